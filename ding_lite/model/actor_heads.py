@@ -115,8 +115,10 @@ def create_actor_head(
     action_shape: ActionShape | HybridShape,
     action_space: str,
     activation: Activation = "relu",
+    sigma_type: str = "independent",
+    fixed_sigma_value: float = 0.3,
+    bound_type: str | None = None,
     norm_type: str | None = None,
-    **gaussian: Any,
 ) -> nn.Module:
     """Return the head for one kind of action.
 
@@ -127,21 +129,30 @@ def create_actor_head(
         action_space: 'discrete', 'multi_discrete', 'continuous' or 'hybrid'. As in DI-engine, 'discrete' with a list of
             several numbers is 'multi_discrete'.
         activation: see `Activation`.
+        sigma_type: see `GaussianHead`.
+        fixed_sigma_value: see `GaussianHead`.
+        bound_type: see `GaussianHead`.
         norm_type: normalisation of the hidden layers, see `with_norm`.
-        **gaussian: `sigma_type`, `fixed_sigma_value` and `bound_type` of a `GaussianHead`.
 
     Raises:
         ConfigError: an argument has an unknown value, or the shape does not fit the kind of action.
     """
     check_choice("action_space", action_space, ACTION_SPACES)
-    check_choice("sigma_type", gaussian.get("sigma_type", SIGMA_TYPES[0]), SIGMA_TYPES)
-    check_choice("bound_type", gaussian.get("bound_type"), BOUND_TYPES)
+    check_choice("sigma_type", sigma_type, SIGMA_TYPES)
+    check_choice("bound_type", bound_type, BOUND_TYPES)
 
     def discrete(size: int) -> nn.Module:
         return MLP([*inner, size], activation, output=True, norm_type=norm_type)
 
     def continuous(size: int) -> nn.Module:
-        return GaussianHead([*inner, size], activation, norm_type=norm_type, **gaussian)
+        return GaussianHead(
+            [*inner, size],
+            activation,
+            sigma_type=sigma_type,
+            fixed_sigma_value=fixed_sigma_value,
+            bound_type=bound_type,
+            norm_type=norm_type,
+        )
 
     if action_space == "hybrid":
         num_types, num_args = hybrid_sizes(action_shape)

@@ -119,8 +119,16 @@ def iqn_nstep_td_error(
 
     theta are the quantiles `q` of the probabilities tau, theta' the quantiles `next_n_q`, L is the Huber loss.
 
-    Arguments and results are those of `qrdqn_nstep_td_error`. With kappa = 0, L(u) / kappa is replaced by its
-    limit |u|.
+    Args:
+        data: see `iqn_nstep_td_data`.
+        gamma: discount per env step.
+        nstep: n, used if `value_gamma` is None.
+        kappa: threshold of the Huber loss; with 0, L(u) / kappa is replaced by its limit |u|.
+        value_gamma: `[B]`, see `q_nstep_td_error`.
+        cum_reward: see `q_nstep_td_error`.
+
+    Returns:
+        The scalar loss, and the unweighted loss of each sample, `[B]`, detached.
 
     Raises:
         ValueError: q and next_n_q are not `[K, B, A]` and `[J, B, A]`, or the shape of reward contradicts `cum_reward`.

@@ -111,8 +111,14 @@ def q_nstep_sql_td_error(
     y = sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) V(s_{t+n}),  V(s) = alpha log sum_a exp(Q'(s, a) / alpha)
     loss = mean(w criterion(Q(s_t, a_t), y))
 
-    Arguments are those of `q_nstep_td_error`, and alpha, the temperature of the policy softmax(Q / alpha). The field
-    `next_n_action` is not used, because V includes all actions.
+    Args:
+        data: see `q_nstep_td_data`; `next_n_action` is not used, because V includes all actions.
+        gamma: discount per env step.
+        alpha: the temperature of the policy softmax(Q / alpha).
+        nstep: n, used if `value_gamma` is None.
+        cum_reward: whether `reward` is already summed over the n steps.
+        value_gamma: `[B]`, see `q_nstep_td_error`.
+        criterion: a function or a module, see `criterion_values`.
 
     Returns:
         The scalar loss; the TD errors y - Q(s_t, a_t) `[B]`; and V(s_{t+n}) `[B]`. The last two are detached.

@@ -162,8 +162,21 @@ def q_nstep_td_error_with_rescale(
     target = h(sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) h^-1(Q'(s_{t+n}, a_{t+n})))
     loss = mean(w criterion(Q(s_t, a_t), target))
 
-    Arguments, results and errors are those of `q_nstep_td_error`. `q`, `next_n_q` and the TD errors are rescaled,
-    `reward` is not. `trans_fn` is h, `inv_trans_fn` its inverse.
+    Args:
+        data: see `q_nstep_td_data`; `q` and `next_n_q` are rescaled values, `reward` has the units of rewards.
+        gamma: discount per env step.
+        nstep: n, used if `value_gamma` is None.
+        value_gamma: see `q_nstep_td_error`.
+        criterion: a function or a module, see `criterion_values`.
+        trans_fn: h.
+        inv_trans_fn: the inverse of h.
+        cum_reward: see `q_nstep_td_error`.
+
+    Returns:
+        The scalar loss, and the TD errors target - Q(s_t, a_t) `[B]` of rescaled values, detached.
+
+    Raises:
+        ValueError: q and next_n_q are not both `[B, A]`, or the shape of reward contradicts `cum_reward`.
     """
     q, next_n_q, action, next_n_action, reward, done, weight = data
     if q.ndim != 2 or q.shape != next_n_q.shape:
@@ -417,7 +430,13 @@ def bdq_nstep_td_error(
     y_d = sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) Q'_d(s_{t+n}, a_{t+n,d})
     loss = mean over samples of w mean_d criterion(Q_d(s_t, a_{t,d}), y_d)
 
-    Arguments are those of `q_nstep_td_error`, but q and next_n_q are `[B, D, A]`, action and next_n_action `[B, D]`.
+    Args:
+        data: as for `q_nstep_td_error`, but q and next_n_q are `[B, D, A]`, action and next_n_action `[B, D]`.
+        gamma: discount per env step.
+        nstep: n, used if `value_gamma` is None.
+        cum_reward: whether `reward` is already summed over the n steps.
+        value_gamma: `[B]`, see `q_nstep_td_error`.
+        criterion: a function or a module, see `criterion_values`.
 
     Returns:
         The scalar loss, and the mean over the branches of |y_d - Q_d(s_t, a_{t,d})|, `[B]`, detached.

@@ -1,14 +1,8 @@
-"""Ranks that were started with different configs: every one of them ends with what differs.
-
-The ranks run this file as `python -m tests.distributed.test_agreement FOLDER`.
-"""
+"""Ranks that were started with different configs: every one of them ends with what differs."""
 
 from __future__ import annotations
 
 import copy
-import json
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,8 +10,9 @@ from typing import Any
 import pytest
 
 from ding_lite.entry.setup import check_same_config
-from ding_lite.utils import DDPContext, UserError, get_rank
-from tests.distributed.launcher import finish, free_port, run_ranks, start_forked
+from ding_lite.utils import UserError, get_rank
+from tests.distributed.launcher import finish, free_port, start_forked
+from tests.distributed.on_ranks import call_on_ranks
 from tests.entry.helpers import CONFIG
 
 SIZE = 3
@@ -64,16 +59,15 @@ CHANGES: dict[str, Callable[[dict[str, Any], int], Any]] = {
 }
 
 
-def rank_main(folder: str) -> None:
+def compare_all() -> dict[str, str]:
     found: dict[str, str] = {}
-    with DDPContext(timeout=30):
-        for name, change in CHANGES.items():
-            cfg = copy.deepcopy(CFG)
-            change(cfg, get_rank())
-            found[name] = message(cfg, max_env_step=100)
-        found["a limit"] = message(CFG, max_env_step=100 + (get_rank() == 1), max_train_iter=7)
-        found["no limit"] = message(CFG, **({} if get_rank() else {"max_env_step": 100}))
-    Path(folder, f"{get_rank()}_{time.time()}.json").write_text(json.dumps(found))
+    for name, change in CHANGES.items():
+        cfg = copy.deepcopy(CFG)
+        change(cfg, get_rank())
+        found[name] = message(cfg, max_env_step=100)
+    found["a limit"] = message(CFG, max_env_step=100 + (get_rank() == 1), max_train_iter=7)
+    found["no limit"] = message(CFG, **({} if get_rank() else {"max_env_step": 100}))
+    return found
 
 
 def message(cfg: dict[str, Any], **limits: int) -> str:
@@ -87,13 +81,9 @@ def message(cfg: dict[str, Any], **limits: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def found() -> dict[str, str]:
     """What every rank was told, the same on each."""
-    folder = tmp_path_factory.mktemp("agreement")
-    done = run_ranks(["-m", "tests.distributed.test_agreement", str(folder)], nproc=SIZE, timeout=150)
-    assert done.returncode == 0, done.stderr
-    reports = [json.loads(path.read_text()) for path in folder.iterdir()]
-    assert len(reports) == SIZE
+    reports = call_on_ranks(compare_all, nproc=SIZE)
     assert all(report == reports[0] for report in reports)
     return reports[0]
 
@@ -161,7 +151,3 @@ def test_a_run_ends_on_every_rank_before_anything_is_written(tmp_path: Path) -> 
     assert (first.returncode, second.returncode) == (1, 2)
     assert "failed: ConfigError: Unknown key 'policy.learn.bacth_size'" in first.stderr.splitlines()[-1]
     assert list(tmp_path.iterdir()) == []
-
-
-if __name__ == "__main__":
-    rank_main(sys.argv[1])

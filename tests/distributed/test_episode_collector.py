@@ -1,23 +1,16 @@
-"""Two real processes whose episodes differ in length: they stay together all the same.
-
-Each rank runs this file as `python -m tests.distributed.test_episode_collector <folder>`.
-"""
+"""Two real processes whose episodes differ in length: they stay together all the same."""
 
 from __future__ import annotations
 
-import json
-import sys
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.machine_group import machine_group
 from ding_lite.utils.ranks.ranks import get_rank
 from ding_lite.worker import EpisodeCollector
-from tests.distributed.launcher import run_ranks
+from tests.distributed.on_ranks import call_on_ranks
 from tests.worker.games import REWARD, Acting, CountingGame, game_env
 
 LENGTHS = (2, 300)  # steps of an episode, by rank
@@ -40,33 +33,29 @@ def count_collectives(calls: list[str]) -> None:
         setattr(dist, name, noted(name))
 
 
-def collect(folder: str) -> None:
+def collect() -> dict[str, Any]:
     """Collect three times on this rank, which is asked to end before the last one if it is rank 1."""
     calls: list[str] = []
     meetings: list[int] = []
     mode = Acting(lambda obs, **kwargs: {"action": torch.zeros(2, dtype=torch.int64)})
-    with DDPContext(timeout=20):
-        rank, asked = get_rank(), False
-        env = game_env(CountingGame(LENGTHS[rank]), CountingGame(LENGTHS[rank]))
-        collector = EpisodeCollector(env, mode, 4, [1, 2], lambda: asked)
+    rank, asked = get_rank(), False
+    env = game_env(CountingGame(LENGTHS[rank]), CountingGame(LENGTHS[rank]))
+    collector = EpisodeCollector(env, mode, 4, [1, 2], lambda: asked)
+    met = machine_group().met
+    count_collectives(calls)
+    rows = []
+    for number in range(3):
+        asked = number == 2 and rank == 1
+        block, figures = collector.collect()
+        figures.pop("duration")
+        meetings.append(machine_group().met - met)
         met = machine_group().met
-        count_collectives(calls)
-        rows = []
-        for number in range(3):
-            asked = number == 2 and rank == 1
-            block, figures = collector.collect()
-            figures.pop("duration")
-            meetings.append(machine_group().met - met)
-            met = machine_group().met
-            rows.append(figures | {"rows": len(block["reward"]), "interrupted": collector.interrupted})
-        result = {"rows": rows, "calls": calls, "meetings": meetings, "state": collector.state_dict()}
-    Path(folder, f"rank{rank}.json").write_text(json.dumps(result))
+        rows.append(figures | {"rows": len(block["reward"]), "interrupted": collector.interrupted})
+    return {"rows": rows, "calls": calls, "meetings": meetings, "state": collector.state_dict()}
 
 
-def test_each_collect_is_one_collective_whatever_the_lengths(tmp_path: Path) -> None:
-    done = run_ranks(["-m", "tests.distributed.test_episode_collector", str(tmp_path)])
-    assert done.returncode == 0, done.stderr
-    ranks = [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2)]
+def test_each_collect_is_one_collective_whatever_the_lengths() -> None:
+    ranks = call_on_ranks(collect)
     assert [rank["meetings"] for rank in ranks] == [[1, 1, 1]] * 2
     assert [rank["calls"] for rank in ranks] == [[], []]
     # Two episodes in each of two environments of each rank.
@@ -78,8 +67,3 @@ def test_each_collect_is_one_collective_whatever_the_lengths(tmp_path: Path) -> 
         assert rank["rows"][1] == rank["rows"][0]
         assert rank["rows"][2] == expected | {"rows": 2 * length, "interrupted": True, "interrupt": 1}
         assert rank["state"] == {"envstep": 3 * steps, "episode_count": 24, "attributes": {}}
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    collect(*[word for word in sys.argv[1:] if not word.startswith("--local-rank")])

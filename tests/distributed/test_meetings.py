@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +9,8 @@ import pytest
 
 from ding_lite import entry
 from ding_lite.entry.experiment import Experiment
-from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.machine_group import machine_group
-from ding_lite.utils.ranks.ranks import get_rank
-from tests.distributed.launcher import run_ranks
+from tests.distributed.on_ranks import call_on_ranks
 
 AVERAGE = 2  # meetings of one average: all gradients are there, all parts are averaged
 EPOCHS = 3
@@ -51,26 +47,16 @@ def count(name: str, folder: str) -> list[int]:
     return [after - before for before, after in zip(seen[-4:], seen[-3:], strict=False)]
 
 
-def run_rank(folder: str) -> None:
-    with DDPContext():
-        found = {name: count(name, folder) for name in POLICIES}
-        if get_rank() == 0:
-            Path(folder, "found.json").write_text(json.dumps(found))
+def count_all(folder: str) -> dict[str, list[int]]:
+    return {name: count(name, folder) for name in POLICIES}
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[int]]:
-    folder = tmp_path_factory.mktemp("meetings")
-    done = run_ranks(["-m", "tests.distributed.test_meetings", str(folder)], timeout=120)
-    assert done.returncode == 0, done.stderr
-    return json.loads((folder / "found.json").read_text())
+    return call_on_ranks(count_all, str(tmp_path_factory.mktemp("meetings")))[0]
 
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_turn_meets_as_often_as_the_docs_say(name: str, found: dict[str, list[int]]) -> None:
     assert len(found[name]) == 3
     assert found[name] == [POLICIES[name][2]] * 3
-
-
-if __name__ == "__main__":
-    run_rank(sys.argv[1])

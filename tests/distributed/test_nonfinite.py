@@ -1,15 +1,8 @@
-"""Two real ranks, of which rank 1 alone has what is not finite, or parameters of its own.
-
-Each rank runs this file as `python -m tests.distributed.test_nonfinite <what> [folder]`.
-"""
+"""Two real ranks, of which rank 1 alone has what is not finite, or parameters of its own."""
 
 from __future__ import annotations
 
-import json
 import math
-import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,10 +14,10 @@ from ding_lite.torch_utils import NonFiniteError, RankDriftError, RunningMeanStd
 from ding_lite.utils import DDPContext, get_rank
 from ding_lite.utils.ranks import machine_group as groups
 from ding_lite.worker import Learner
-from tests.distributed.launcher import launch, run_ranks
+from tests.distributed.launcher import launch
+from tests.distributed.on_ranks import call_on_ranks
 from tests.policy.helpers import make_batch, make_cfg, parameter_hash
 
-ME = ["-m", "tests.distributed.test_nonfinite"]
 # how gradients are averaged: in shared memory, in one collective, by torch's DDP where they are sent, by it always
 WAYS = {"shared": [], "flat": [], "overlap": ["bp_update_sync=False"], "ddp": ["data_parallel=ddp"]}
 
@@ -91,22 +84,14 @@ def run_all() -> dict[str, Any]:
     return found | {"moments": [stat.mean.item(), stat.count.item()]}
 
 
-def rank_all(folder: str) -> None:
-    with DDPContext(timeout=20):
-        Path(folder, f"rank{get_rank()}.json").write_text(json.dumps(run_all()))
-
-
 def rank_stop() -> None:
     with DDPContext():
         Learner(create(), 1000, lambda values: None).train(make_batches(1000, math.nan, at=2))
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    folder = tmp_path_factory.mktemp("ranks")
-    done = run_ranks([*ME, "all", str(folder)], timeout=100)
-    assert done.returncode == 0, done.stderr
-    return [json.loads(Path(folder, f"rank{rank}.json").read_text()) for rank in range(2)]
+def found() -> list[dict[str, Any]]:
+    return call_on_ranks(run_all)
 
 
 def both(found: list[dict[str, Any]], name: str, key: str) -> Any:
@@ -163,18 +148,13 @@ def test_statistics_of_both_ranks_ignore_values_that_one_has(found: list[dict[st
 
 
 def test_the_job_ends_with_one_line() -> None:
-    done = launch([*ME, "stop"], timeout=40)
+    done = launch(["-m", "tests.distributed.test_nonfinite"], timeout=40)
     assert done.returncode == 1
     lines = [line for line in done.stderr.splitlines() if line.startswith("[rank ")]
     assert len(lines) <= 2, lines  # one, unless rank 0 is slow to tell rank 1 that it says the same
     assert lines[0][9:].startswith("Iteration 3: on rank 1 the loss is nan (priority has 1 nan of 8); "), lines
 
 
-def main(what: str, *words: str) -> None:
-    torch.set_num_threads(1)
-    commands: dict[str, Callable[..., None]] = {"all": rank_all, "stop": rank_stop}
-    commands[what](*words)
-
-
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    torch.set_num_threads(1)
+    rank_stop()

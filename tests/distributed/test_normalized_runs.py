@@ -1,23 +1,19 @@
-"""Statistics of 2 real processes are those of the joined data, on-policy and from replay.
-
-The ranks run this file as `python -m tests.distributed.test_normalized_runs`, in an empty directory.
-"""
+"""Statistics of 2 real processes are those of the joined data, on-policy and from replay."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from ding_lite.config import read_config
 from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.torch_utils.normalizer import Normalizer
-from ding_lite.utils import DDPContext, get_rank, load_checkpoint
-from tests.distributed.launcher import ROOT, run_ranks
+from ding_lite.utils import load_checkpoint
+from tests.distributed.launcher import ROOT
+from tests.distributed.on_ranks import call_on_ranks
 from tests.torch_utils.test_normalizer import returns_by_hand
 
 CONFIGS = ROOT / "dizoo" / "classic_control" / "cartpole" / "config"
@@ -46,17 +42,9 @@ def train(name: str) -> dict[str, Any]:
     return {"blocks": [{key: value.tolist() for key, value in block.items()} for block in blocks], "own": statistics}
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("normalized")
-    done = run_ranks(["-m", "tests.distributed.test_normalized_runs"], timeout=120, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    return folder
-
-
 @pytest.mark.parametrize("name", SIZES)
-def test_statistics_of_two_ranks_are_those_of_the_joined_data(folder: Path, name: str) -> None:
-    ranks = [json.loads((folder / f"rank{rank}.json").read_text())[name] for rank in range(2)]
+def test_statistics_of_two_ranks_are_those_of_the_joined_data(tmp_path: Path, name: str) -> None:
+    ranks = call_on_ranks(train, name, cwd=tmp_path)
     assert ranks[0]["own"] == ranks[1]["own"]
     assert ranks[0]["blocks"] != ranks[1]["blocks"]
     obs, returns = [], []
@@ -71,16 +59,5 @@ def test_statistics_of_two_ranks_are_those_of_the_joined_data(folder: Path, name
     np.testing.assert_allclose(own["obs.var"], joined.var(0), rtol=1e-9)
     np.testing.assert_allclose(own["returns.mean"], discounted.mean(), rtol=1e-9)
     np.testing.assert_allclose(own["returns.var"], discounted.var(), rtol=1e-9)
-    saved = load_checkpoint(str(folder / name / "ckpt" / "ckpt_last.pth.tar"))["policy"]["normalizer"]
+    saved = load_checkpoint(str(tmp_path / name / "ckpt" / "ckpt_last.pth.tar"))["policy"]["normalizer"]
     assert {key: value.tolist() for key, value in saved.items()} == own
-
-
-def main() -> None:
-    torch.set_num_threads(1)
-    with DDPContext(timeout=60):
-        found = {name: train(name) for name in SIZES}
-        Path(f"rank{get_rank()}.json").write_text(json.dumps(found))
-
-
-if __name__ == "__main__":
-    main()

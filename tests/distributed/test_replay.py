@@ -6,18 +6,16 @@ sample therefore has its probability nearly exactly, and steps can be compared a
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from ding_lite.utils import DDPContext, get_rank, get_world_size
+from ding_lite.utils import get_rank, get_world_size
 from ding_lite.worker import PrioritizedReplayBuffer
 from tests.distributed import parity
-from tests.distributed.launcher import run_ranks
+from tests.distributed.on_ranks import call_on_ranks
 
 BATCH = 60_000
 CASES = [(1.0, 1.0), (1.0, 4.0), (0.4, 1.0), (0.4, 4.0)]  # beta, and the ratio of rank 1's priorities to rank 0's
@@ -51,25 +49,17 @@ def learn(problem: dict[str, Any], beta: float, scale: float) -> dict[str, Tenso
     return {"weight": batch["weight"].mean(), "step": policy._optimizer.flat.parameter.detach() - before}
 
 
-def main(folder: str) -> None:
-    torch.set_num_threads(1)
-    with DDPContext():
-        problem = torch.load(Path(folder, "problem.pt"), weights_only=False)
-        torch.save([learn(problem, *case) for case in CASES], Path(folder, f"rank{get_rank()}.pt"))
+def learn_all(problem: dict[str, Any]) -> list[dict[str, Tensor]]:
+    return [learn(problem, *case) for case in CASES]
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> list[list[dict[str, Tensor]]]:
+def results() -> list[list[dict[str, Tensor]]]:
     """Return the results of all cases by one process, by rank 0 and by rank 1 of two."""
-    folder = tmp_path_factory.mktemp("replay")
     sgd = ["policy.learn.optimizer=sgd", "policy.priority=True", "policy.priority_IS_weight=True"]
     cfg = parity.compile_problem("dqn", "discrete", sgd)
     problem = {"cfg": cfg, "old": parity.collect_block(cfg), "new": parity.collect_block(cfg)}
-    torch.save(problem, folder / "problem.pt")
-    done = run_ranks(["-m", "tests.distributed.test_replay", str(folder)])
-    assert done.returncode == 0, done.stderr
-    ranks = [torch.load(folder / f"rank{rank}.pt") for rank in range(2)]
-    return [[learn(problem, *case) for case in CASES], *ranks]
+    return [learn_all(problem), *call_on_ranks(learn_all, problem)]
 
 
 @pytest.mark.parametrize("case", range(len(CASES)), ids=str)
@@ -82,7 +72,3 @@ def test_two_ranks_step_as_one_process_with_the_joined_buffer(
         assert weight / (weight + other) == pytest.approx(0.5, abs=0.01)
     for rank in ranks:
         assert (rank["step"] - one["step"]).norm() < 0.02 * one["step"].norm()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

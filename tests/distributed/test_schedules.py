@@ -1,23 +1,18 @@
-"""Schedules on two real gloo processes: both ranks use the same numbers, of global env steps.
-
-The ranks run this file as `python -m tests.distributed.test_schedules`, in an empty directory.
-"""
+"""Schedules on two real gloo processes: both ranks use the same numbers, of global env steps."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from torch import Tensor
 
 from ding_lite.entry import serial_pipeline
 from ding_lite.policy import DQNPolicy
-from ding_lite.utils import POLICY_REGISTRY, DDPContext, get_rank
+from ding_lite.utils import POLICY_REGISTRY
 from dizoo.classic_control.cartpole.config.cartpole_dqn_config import create_config, main_config
-from tests.distributed.launcher import run_ranks
+from tests.distributed.on_ranks import call_on_ranks
 from tests.policy.helpers import parameter_hash
 
 STEPS = 320  # env steps of both ranks: 20 collects of 2 x 8
@@ -39,23 +34,18 @@ class Remembers(DQNPolicy):
         return output
 
 
-def main() -> None:
-    torch.set_num_threads(1)
+def train() -> dict[str, Any]:
     POLICY_REGISTRY["remembers"] = Remembers
     rate = dict(type="linear", start=1e-3, end=0.0, over=STEPS, by="env_step")
     overrides = ["exp_name=run", "policy.multi_gpu=True", f"policy.learn.learning_rate={rate}", "policy.eval.eps=0.0"]
     overrides += [f"policy.discount_factor={dict(type='linear', start=0.5, end=1.0, over=STEPS, by='env_step')}"]
     pair = (main_config, {**create_config, "policy": dict(type="remembers")})
-    with DDPContext(timeout=60):
-        policy = serial_pipeline(pair, seed=0, max_env_step=STEPS, overrides=overrides)
-        report = {"model": parameter_hash(policy.model), "seen": Remembers.seen}
-        Path(f"rank{get_rank()}.json").write_text(json.dumps(report))
+    policy = serial_pipeline(pair, seed=0, max_env_step=STEPS, overrides=overrides)
+    return {"model": parameter_hash(policy.model), "seen": Remembers.seen}
 
 
 def test_every_rank_uses_the_number_of_the_global_env_step(tmp_path: Path) -> None:
-    done = run_ranks(["-m", "tests.distributed.test_schedules"], timeout=120, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    first, second = (json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2))
+    first, second = call_on_ranks(train, cwd=tmp_path)
     assert first == second
     steps, rates, gammas, least = zip(*first["seen"], strict=True)
     assert len(steps) > 20
@@ -63,7 +53,3 @@ def test_every_rank_uses_the_number_of_the_global_env_step(tmp_path: Path) -> No
     assert rates == pytest.approx([1e-3 * (1 - step / STEPS) for step in steps])
     assert gammas == pytest.approx([0.5 + 0.5 * step / STEPS for step in steps])
     assert least == pytest.approx([gamma ** main_config["policy"]["nstep"] for gamma in gammas])
-
-
-if __name__ == "__main__":
-    main()

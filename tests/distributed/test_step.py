@@ -1,13 +1,7 @@
-"""What a policy holds is alike on two real ranks, and several optimizers take the step of one process.
-
-The ranks run this file as `python -m tests.distributed.test_step FOLDER`.
-"""
+"""What a policy holds is alike on two real ranks, and several optimizers take the step of one process."""
 
 from __future__ import annotations
 
-import json
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +10,9 @@ from torch import Tensor, nn
 
 from ding_lite.policy import DQNPolicy
 from ding_lite.torch_utils.optimizer_step import OptimizerStep
-from ding_lite.utils import DDPContext, get_rank, get_world_size
+from ding_lite.utils import get_rank, get_world_size
 from ding_lite.utils.ranks import machine_group as groups
-from tests.distributed.launcher import run_ranks
+from tests.distributed.on_ranks import call_on_ranks
 from tests.policy.helpers import OBS, make_batch, make_cfg, make_policy, parameter_hash
 from tests.torch_utils.test_optimizer_step import TwoHeads, two_heads_step
 
@@ -70,41 +64,36 @@ def train_two_heads(*overrides: str) -> list[list[float]]:
     return [parameter.flatten().tolist() for parameter in network.parameters()]
 
 
-def main(folder: str) -> None:
-    torch.set_num_threads(1)
-    with DDPContext(timeout=60):
-        torch.manual_seed(get_rank())
-        policy = Hoarder(make_cfg("multi_gpu=True"))
-        found: dict[str, Any] = {name: parameter_hash(each) for name, each in policy.everything().items()}
-        checksum = policy.checksum
-        found["sums"] = [checksum()]
-        for network in policy.everything().values():
-            with torch.no_grad():
-                tensor = next(iter(network.buffers()), next(iter(network.parameters())))
-                tensor += get_rank()
-            found["sums"].append(checksum())
-            with torch.no_grad():
-                tensor -= get_rank()
-        normalised = make_policy("multi_gpu=True", model=Normalised())
-        normalised.learn(make_batch(8, get_rank()))
-        found["normalised"] = normalised.checksum()
-        found["mean"] = normalised.model.get_buffer("layers.0.running_mean").tolist()
-        create_memory, found["overlaps"] = groups.create_memory, {}
-        for name, groups.create_memory in {"shared": create_memory, "sent": lambda length: None}.items():
-            for sync in (True, False):
-                optimizer = make_policy("multi_gpu=True", f"bp_update_sync={sync}")._optimizer
-                found["overlaps"][f"{name} {sync}"] = (optimizer.flat.is_shared, optimizer.overlaps)
-        groups.create_memory = create_memory
-        found |= {way: train_two_heads(*overrides) for way, overrides in WAYS.items()}
-        Path(folder, f"rank{get_rank()}.json").write_text(json.dumps(found))
+def look_at_networks() -> dict[str, Any]:
+    torch.manual_seed(get_rank())
+    policy = Hoarder(make_cfg("multi_gpu=True"))
+    found: dict[str, Any] = {name: parameter_hash(each) for name, each in policy.everything().items()}
+    checksum = policy.checksum
+    found["sums"] = [checksum()]
+    for network in policy.everything().values():
+        with torch.no_grad():
+            tensor = next(iter(network.buffers()), next(iter(network.parameters())))
+            tensor += get_rank()
+        found["sums"].append(checksum())
+        with torch.no_grad():
+            tensor -= get_rank()
+    normalised = make_policy("multi_gpu=True", model=Normalised())
+    normalised.learn(make_batch(8, get_rank()))
+    found["normalised"] = normalised.checksum()
+    found["mean"] = normalised.model.get_buffer("layers.0.running_mean").tolist()
+    create_memory, found["overlaps"] = groups.create_memory, {}
+    for name, groups.create_memory in {"shared": create_memory, "sent": lambda length: None}.items():
+        for sync in (True, False):
+            optimizer = make_policy("multi_gpu=True", f"bp_update_sync={sync}")._optimizer
+            found["overlaps"][f"{name} {sync}"] = (optimizer.flat.is_shared, optimizer.overlaps)
+    groups.create_memory = create_memory
+    found |= {way: train_two_heads(*overrides) for way, overrides in WAYS.items()}
+    return found
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    folder = tmp_path_factory.mktemp("step")
-    done = run_ranks(["-m", "tests.distributed.test_step", str(folder)], timeout=240)
-    assert done.returncode == 0, done.stderr
-    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
+def found() -> list[dict[str, Any]]:
+    return call_on_ranks(look_at_networks)
 
 
 @pytest.mark.parametrize("name", ["dict", "list", "buffer", "helper"])
@@ -134,10 +123,10 @@ def test_averaging_overlaps_with_backward_if_asked_for_and_gradients_are_sent(
     found: list[dict[str, Any]],
 ) -> None:
     expected = {
-        "shared True": [True, False],
-        "shared False": [True, False],
-        "sent True": [False, False],
-        "sent False": [False, True],
+        "shared True": (True, False),
+        "shared False": (True, False),
+        "sent True": (False, False),
+        "sent False": (False, True),
     }
     assert [each["overlaps"] for each in found] == [expected] * 2
 
@@ -147,7 +136,3 @@ def test_losses_on_one_encoder_take_the_step_of_one_process(found: list[dict[str
     assert found[0][way] == found[1][way]
     for mine, other in zip(train_two_heads(), found[0][way], strict=True):
         assert mine == pytest.approx(other, rel=1e-9, abs=1e-12)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

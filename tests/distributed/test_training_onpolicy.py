@@ -1,7 +1,4 @@
-"""Whole runs of the actor-critics and policy gradients on two real gloo processes.
-
-The ranks run this file as `python -m tests.distributed.test_training_onpolicy`, in an empty directory.
-"""
+"""Whole runs of the actor-critics and policy gradients on two real gloo processes."""
 
 from __future__ import annotations
 
@@ -15,9 +12,10 @@ import torch
 from ding_lite.config import read_config
 from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.policy import A2CPolicy, IMPALAPolicy, PGPolicy, PPOOffPolicy, PPOPolicy
-from ding_lite.utils import POLICY_REGISTRY, DDPContext, get_rank, load_checkpoint
+from ding_lite.utils import POLICY_REGISTRY, load_checkpoint
 from ding_lite.utils.tree import tree_leaves
-from tests.distributed.launcher import ROOT, run_ranks
+from tests.distributed.launcher import ROOT
+from tests.distributed.on_ranks import call_on_ranks
 from tests.policy.helpers import parameter_hash
 
 CONFIGS = ROOT / "dizoo" / "classic_control" / "cartpole" / "config"
@@ -62,21 +60,23 @@ def numbers(state: Any) -> Any:
     return state
 
 
+def train_all() -> dict[str, Any]:
+    return {name: train(name) for name in POLICIES}
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("onpolicy")
-    done = run_ranks(["-m", "tests.distributed.test_training_onpolicy"], timeout=240, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    return folder
+    return tmp_path_factory.mktemp("onpolicy")
 
 
-def reports(folder: Path, name: str) -> list[dict[str, Any]]:
-    return [json.loads((folder / f"rank{rank}.json").read_text())[name] for rank in range(2)]
+@pytest.fixture(scope="module")
+def ranks(folder: Path) -> list[dict[str, Any]]:
+    return call_on_ranks(train_all, timeout=240, cwd=folder)
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_everything_learned_is_equal_to_the_bit_on_all_ranks(folder: Path, name: str) -> None:
-    first, second = reports(folder, name)
+def test_everything_learned_is_equal_to_the_bit_on_all_ranks(folder: Path, ranks: list[Any], name: str) -> None:
+    first, second = (rank[name] for rank in ranks)
     assert first["state"] == second["state"]
     assert first["model"] == second["model"]
     saved = load_checkpoint(str(folder / name / "ckpt" / "ckpt_last.pth.tar"))
@@ -87,26 +87,17 @@ def test_everything_learned_is_equal_to_the_bit_on_all_ranks(folder: Path, name:
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_each_rank_collects_experience_of_its_own_and_counts_are_sums(folder: Path, name: str) -> None:
-    first, second = reports(folder, name)
+def test_each_rank_collects_experience_of_its_own_and_counts_are_sums(
+    folder: Path, ranks: list[Any], name: str
+) -> None:
+    first, second = (rank[name] for rank in ranks)
     assert not set(first["experience"]) & set(second["experience"])
     told = json.loads((folder / name / "result.json").read_text())
     assert told["envstep"] == first["steps"] + second["steps"] >= STEPS
     assert told["world_size"] == 2
 
 
-def test_whole_episodes_of_two_ranks_differ_in_length_and_end_together(folder: Path) -> None:
-    first, second = reports(folder, "pg")
+def test_whole_episodes_of_two_ranks_differ_in_length_and_end_together(ranks: list[Any]) -> None:
+    first, second = (rank["pg"] for rank in ranks)
     assert len(first["lengths"]) == len(second["lengths"])
     assert first["lengths"] != second["lengths"]
-
-
-def main() -> None:
-    torch.set_num_threads(1)
-    with DDPContext(timeout=60):
-        found = {name: train(name) for name in POLICIES}
-        Path(f"rank{get_rank()}.json").write_text(json.dumps(found))
-
-
-if __name__ == "__main__":
-    main()

@@ -114,7 +114,7 @@ def make_block(policy: Any, n_step: int = 8, num_envs: int = 4, seed: int = 0) -
         "episode_step": torch.zeros(n_step, num_envs, dtype=torch.int32),
         "last_obs": obs[-1],
     }
-    if "n_episode" in policy._cfg.collect:  # only whole episodes count, and every environment has one
+    if "n_episode" in policy.current_config.collect:  # only whole episodes count, and every environment has one
         flag[n_step // 2] = True
         block["done"] &= flag
         index = flag.flatten().nonzero().squeeze(1)

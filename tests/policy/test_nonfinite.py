@@ -46,7 +46,7 @@ def everything(policy: Any) -> list[Tensor]:
 def trained(*overrides: str) -> DQNPolicy:
     torch.manual_seed(0)
     policy = make_policy(*overrides)
-    policy._forward_learn(make_batch(8, 1))
+    policy.learn(make_batch(8, 1))
     return policy
 
 
@@ -60,7 +60,7 @@ class Lagging(StepCheck):
 
 def lagging(*overrides: str) -> DQNPolicy:
     policy = trained(*overrides)
-    policy._optimizer.check = Lagging(policy._cfg.learn.on_nonfinite, policy.model)
+    policy._optimizer.check = Lagging(policy.current_config.learn.on_nonfinite, policy.model)
     return policy
 
 
@@ -117,7 +117,7 @@ def test_the_error_names_iteration_figures_batch_and_gradients() -> None:
     assert all(torch.equal(caught.value.batch[key], bad[key]) for key in bad)
     assert learner.train_iter == 522
     policy = trained()
-    policy._forward_learn(make_batch(8, 2))
+    policy.learn(make_batch(8, 2))
     assert not same(everything(policy), before)
 
 
@@ -172,7 +172,7 @@ def test_a_skipped_update_leaves_the_priorities_of_what_was_not_finite(make: Any
     replay.push({key: value.unsqueeze(1) for key, value in block.items() if key not in ("next_obs", "value_gamma")})
     replay.update(torch.arange(8), torch.full((8,), 7.0))
     bad = make_bad() | {"index": torch.arange(8)}
-    expected = policy._loss(bad)[1]["priority"]
+    expected = policy.loss(bad)[1]["priority"]
     Learner(policy, 100, lambda values: None).train([bad], replay.update)
     expected[2] = 7.0
     torch.testing.assert_close(replay.state_dict()["sampler"]["priority"][:8].float(), expected)
@@ -182,7 +182,7 @@ def test_a_gradient_alone_is_enough() -> None:
     policy = Rooted(make_cfg())
     first, second, *_ = (name for name, _ in policy.model.named_parameters())
     with pytest.raises(NonFiniteError) as caught:
-        policy._forward_learn(make_batch(8))
+        policy.learn(make_batch(8))
     assert "the loss is finite, its gradient is not; first gradients" in str(caught.value)
     assert f"not finite: {first} (1 of " in str(caught.value)
     assert second not in str(caught.value)
@@ -192,23 +192,23 @@ def test_a_loss_alone_is_enough() -> None:
     policy = Shifted(make_cfg())
     before = everything(policy)
     with pytest.raises(NonFiniteError) as caught:
-        policy._forward_learn(make_batch(8))
+        policy.learn(make_batch(8))
     assert caught.value.detail == "the loss is inf"
     assert same(everything(policy), before)
 
 
 def test_a_figure_that_does_not_enter_the_loss_is_no_error() -> None:
     policy = Talkative(make_cfg())
-    assert policy._forward_learn(make_batch(8))["q_value"].isnan()
+    assert policy.learn(make_batch(8))["q_value"].isnan()
 
 
 @pytest.mark.filterwarnings("ignore:An update was skipped")
 def test_an_optimizer_that_is_not_fused_is_not_called() -> None:
     policy = Descending(make_cfg(SKIP))
     before = everything(policy)
-    policy._forward_learn(make_bad())
+    policy.learn(make_bad())
     assert same(everything(policy), before)
-    policy._forward_learn(make_batch(8))
+    policy.learn(make_batch(8))
     assert not same(everything(policy), before)
 
 
@@ -227,7 +227,7 @@ def test_with_a_lag_the_error_is_of_the_step_that_it_is_about(good_after: int, c
 def test_with_a_lag_and_clipping_the_right_gradients_are_named() -> None:
     policy = Rooted(make_cfg("learn.grad_clip_type=clip_norm"))
     policy._optimizer.check = Lagging("stop", policy.model)
-    policy._forward_learn(make_batch(8))
+    policy.learn(make_batch(8))
     with pytest.raises(NonFiniteError, match=r"first gradients that are not finite: [\w.]+ \(1 of "):
         policy.finish()
 

@@ -65,7 +65,7 @@ def test_a_number_by_iteration_is_that_of_the_iterations_before() -> None:
 
 def test_a_number_by_env_step_is_set_before_a_collect_and_holds_until_the_next() -> None:
     policy = weighted(scale=linear(2.0, 0.0, 100, "env_step"), share=linear(0.0, 1.0, 50, "env_step"))
-    assert policy._cfg.learn.scale == 2.0
+    assert policy.current_config.learn.scale == 2.0
     shares, scales = [], []
     for envstep in (0, 10, 50, 200):
         shares.append(policy.begin_collect(envstep)["share"])
@@ -102,7 +102,7 @@ def test_steps_are_those_of_a_policy_whose_numbers_are_set_by_hand() -> None:
             group[option] = (
                 keys[key]["start"] + (keys[key]["end"] - keys[key]["start"]) * x if x < 1 else keys[key]["end"]
             )
-        other._cfg.learn.grad_clip_value = 1.0 + (0.01 - 1.0) * x if x < 1 else 0.01
+        other.current_config.learn.grad_clip_value = 1.0 + (0.01 - 1.0) * x if x < 1 else 0.01
         for one in (policy, other):
             one.learn(make_batch(8, number))
     assert same(list(policy.model.parameters()), list(other.model.parameters()))
@@ -121,7 +121,7 @@ def test_every_scheduled_key_is_logged_by_its_name() -> None:
 def test_a_policy_without_schedules_reads_the_config_itself_and_counts() -> None:
     cfg = make_cfg()
     policy = DQNPolicy(cfg)
-    assert policy._cfg is cfg
+    assert policy.current_config is cfg
     forward(policy)
     assert policy.state_dict()["schedules"] == {"env_step": 0, "iteration": 1, "collect": -1}
 
@@ -481,7 +481,7 @@ def test_a_momentum_that_reaches_zero_is_refused() -> None:
     "path", ["learn.learning_rate", "learn.weight_decay", "learn.grad_clip_value", "learn.target_theta", "eval.eps"]
 )
 def test_numbers_that_a_compiled_loss_does_not_read_may_change(path: str) -> None:
-    cfg = make_cfg("compile=True", f"{path}={SCHEDULE % 'iteration'}")
+    cfg = make_cfg("compile=True", "learn.grad_clip_type=clip_value", f"{path}={SCHEDULE % 'iteration'}")
     assert find_schedules(cfg, declared_keys(DQNPolicy))[path].start == 0.1
 
 
@@ -517,5 +517,5 @@ def test_a_compiled_schedule_is_found_again() -> None:
     cfg = make_cfg(f"learn.entropy_weight={SCHEDULE % 'collect'}", kind="ppo")
     assert find_schedules(cfg, declared_keys(POLICY_REGISTRY["ppo"])).keys() == {"learn.entropy_weight"}
     assert matches(cfg.learn.learning_rate, float)
-    assert np.isclose(POLICY_REGISTRY["ppo"](cfg)._cfg.learn.entropy_weight, 0.1)
-    assert make_policy()._cfg.learn.learning_rate == 0.001
+    assert np.isclose(POLICY_REGISTRY["ppo"](cfg).current_config.learn.entropy_weight, 0.1)
+    assert make_policy().current_config.learn.learning_rate == 0.001

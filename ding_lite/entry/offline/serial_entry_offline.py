@@ -1,31 +1,19 @@
-"""The pipeline that learns from a data set, under two names. An object that yields batches is its collector."""
+"""The pipeline that learns from a data set, under two names."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Container, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from easydict import EasyDict
 from torch import nn
 
 from ding_lite.entry.callbacks import Callback
-from ding_lite.entry.experiment import Experiment, NoEnvironments, Source
-from ding_lite.entry.setup import RunSetup, policy_process, prepare_run
-from ding_lite.envs import EnvSpec
-from ding_lite.envs.actions import ActionUnits
+from ding_lite.entry.experiment import Experiment
+from ding_lite.entry.offline.source import create_feed, read_alike
+from ding_lite.entry.setup import policy_process, prepare_run
 from ding_lite.policy import Policy
-from ding_lite.torch_utils.normalizer import Normalizer
-from ding_lite.utils.ranks.collectives import all_gather_object, allreduce_data
-from ding_lite.utils.ranks.interrupt import InterruptGuard
-from ding_lite.utils.ranks.ranks import get_rank, get_world_size
-from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
-from ding_lite.worker.offline.dataset import OfflineDataset, read_dataset
-from ding_lite.worker.offline.loader import OfflineLoader
-
-AGREE_PERIOD = 0.5  # seconds between two collectives in which the ranks agree whether to stop
+from ding_lite.utils.ranks.ranks import get_rank
 
 
 def serial_pipeline_offline(
@@ -117,180 +105,3 @@ def serial_pipeline_bc(
     """
     data = [] if data_path is None else [f"policy.collect.data_path={data_path}"]
     return learn_offline(input_cfg, seed, None, model, max_iter, [*overrides, *data], callbacks)
-
-
-class BatchFeed(NoEnvironments):
-    """Yields a rank's batches, epoch after epoch. An `Experiment` uses it as its collector.
-
-    Args:
-        loader: this rank's loader.
-        interrupt: returns whether this rank was asked to stop.
-
-    Attributes:
-        envstep, episode_count: always 0.
-        epoch: number of completed passes over the data set.
-        interrupted: whether any rank was asked to stop; the ranks agree on it at the end of each call of `batches`.
-    """
-
-    envstep = episode_count = 0
-    reason = "a run that learns from a data set collects from no environments: use run.evaluator.set_attr"
-
-    def __init__(self, loader: OfflineLoader, interrupt: Callable[[], bool]) -> None:
-        self._loader, self._interrupt = loader, interrupt
-        self._rest: Iterator[dict[str, Any]] | None = None  # of the current epoch
-        self._until_agreed = 1  # batches until the next agreement, the same on all ranks
-        self._begin, self._seconds, self._waited_before = 0.0, 0.0, 0.0
-        self.interrupted = False
-
-    @property
-    def epoch(self) -> int:
-        return self._loader.epoch
-
-    def batches(self, due: Callable[[], bool]) -> Iterator[dict[str, Any]]:
-        """Yield batches until the epoch ends, `due` returns True, or the ranks have to agree whether to stop.
-
-        All ranks leave the loop after the same batch. Which batch this is may depend on time, because it does not
-        change the results.
-
-        Args:
-            due: returns whether something other than learning has to be done, such as an evaluation.
-        """
-        if self._rest is None:
-            self._rest = self._loader.epoch_batches()
-        count, start = 0, time.perf_counter()
-        self._begin = start
-        for batch in self._rest:
-            yield batch
-            self._tick()
-            count += 1
-            if count == self._until_agreed or due():
-                break
-        else:
-            self._rest = None
-        self._agree(count, time.perf_counter() - start)
-
-    def _tick(self) -> None:
-        now = time.perf_counter()
-        self._seconds, self._begin = self._seconds + now - self._begin, now
-
-    def _agree(self, count: int, seconds: float) -> None:
-        total = allreduce_data({"interrupt": int(self._interrupt()), "seconds": seconds})
-        self.interrupted = total["interrupt"] > 0
-        if count:
-            pace = total["seconds"] / get_world_size() / count
-            self._until_agreed = max(1, min(int(AGREE_PERIOD / max(pace, 1e-9)), 2 * self._until_agreed))
-
-    def take_figures(self) -> dict[str, float]:
-        """Return `epoch`, and `wait_share`: the share of time since the last call spent waiting for data."""
-        self._tick()
-        times = allreduce_data({"seconds": self._seconds, "waited": self._loader.waited - self._waited_before})
-        self._seconds, self._waited_before = 0.0, self._loader.waited
-        return {"epoch": self.epoch, "wait_share": times["waited"] / max(times["seconds"], 1e-9)}
-
-    def state_dict(self) -> dict[str, Any]:
-        return self._loader.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._loader.load_state_dict(state)
-
-    def local_state_dict(self) -> dict[str, Any]:
-        """Return an empty dict, because the shared state determines what each rank reads."""
-        return {}
-
-    def load_local_state_dict(self, state: dict[str, Any]) -> list[int]:
-        return []
-
-
-def create_feed(
-    dataset: OfflineDataset, setup: RunSetup, policy: Policy, guard: InterruptGuard, stack: ExitStack
-) -> Source:
-    """Return a source that reads this rank's part of a data set, drawn anew in every epoch; `stack` closes it."""
-    learn, world = setup.cfg.policy.learn, get_world_size()
-    workers, share = learn.learner.dataloader.num_workers, len(dataset) // world
-    if isinstance(policy.normalizer, Normalizer):
-        policy.normalizer.fit(dataset.observations())
-    loader = OfflineLoader(dataset, learn.batch_size, setup.cfg.seed, workers, policy.device)
-    stack.callback(loader.close)
-    feed = BatchFeed(loader, lambda: guard.requested)
-    lines = {
-        "data set": f"{setup.cfg.policy.collect.data_path}: {len(dataset):,} transitions, "
-        f"{share:,} a rank; {workers} loader process(es) a rank",
-        "batch": f"{learn.batch_size} a rank, {learn.batch_size * world} global, {learn.train_epoch} epochs",
-        "environments": f"{setup.cfg.env.evaluator_env_num} evaluate",
-    }
-    return Source(
-        feed,
-        lines,
-        total=min(learn.train_epoch * -(-share // learn.batch_size), setup.limits["max_train_iter"]),
-        limits={"train_epoch": learn.train_epoch},
-        counts=lambda: {"epoch": feed.epoch},
-        figures=lambda: {f"data/{key}": value for key, value in feed.take_figures().items()},
-    )
-
-
-def read_alike(cfg: EasyDict, spec: EnvSpec) -> OfflineDataset:
-    """Read the data set on every rank; an error of one rank is raised on all. A collective call.
-
-    Raises:
-        ConfigError: the data set lacks a column, does not fit the environment, is too small, or differs between ranks.
-    """
-    dataset, error = None, None
-    try:
-        dataset = _read(cfg, spec)
-    except ConfigError as own:
-        error = own
-    sizes = all_gather_object(str(error) if dataset is None else len(dataset))
-    if error is not None:
-        raise error
-    for rank, size in enumerate(sizes):
-        if isinstance(size, str):
-            raise ConfigError(f"Rank {rank} cannot read the data set: {size}")
-        if size != sizes[0]:
-            raise ConfigError(
-                f"policy.collect.data_path '{cfg.policy.collect.data_path}' has {sizes[0]} transitions for rank 0 and "
-                f"{size} for rank {rank}: give all ranks the same data set."
-            )
-    assert dataset is not None
-    return dataset
-
-
-def _read(cfg: EasyDict, spec: EnvSpec) -> OfflineDataset:
-    policy = cfg.policy
-    policy_cls: Any = POLICY_REGISTRY.find(policy.type)
-    dataset = read_dataset(
-        policy.collect.data_path,
-        policy.collect.data_type,
-        policy_cls.required_columns,
-        nstep=policy.get("nstep", 1),
-        gamma=policy.discount_factor,
-        ignore_done=policy.learn.ignore_done,
-        action_units=policy.collect.action_units,
-    )
-    check_columns(policy_cls, policy, dataset.columns)
-    assert spec.env_action_space is not None
-    dataset.fit(spec.observation_space, ActionUnits(spec.env_action_space, cfg.env.act_scale))
-    share, batch_size = len(dataset) // get_world_size(), policy.learn.batch_size
-    if batch_size > share:
-        raise ConfigError(
-            f"policy.learn.batch_size={batch_size} is more than a rank's part of the data set, {share} of "
-            f"{len(dataset)} transitions: lower it, or record more."
-        )
-    return dataset
-
-
-def check_columns(policy_cls: type[Policy], policy: EasyDict, columns: Container[str]) -> None:
-    """Check that a data set has the columns that the config of the policy needs.
-
-    Args:
-        policy_cls: the policy's class.
-        policy: the compiled `cfg.policy`.
-        columns: names of the data set's columns.
-
-    Raises:
-        ConfigError: a column is missing.
-    """
-    if "next_obs" in policy_cls.required_columns and policy.learn.ignore_done and "next_obs" not in columns:
-        raise ConfigError(
-            "policy.learn.ignore_done=True bootstraps from the observation after a terminal step, but the data set "
-            f"'{policy.collect.data_path}' has no column next_obs: add it, or set ignore_done=False."
-        )

@@ -198,5 +198,5 @@ def test_unbounded_actions_may_leave_what_tanh_allows() -> None:
 
 
 def test_continuous_may_say_what_the_environment_says() -> None:
-    assert make_bc("continuous=False")._cfg.continuous is False
-    assert make_bc("continuous=True", space="continuous")._cfg.continuous is True
+    assert make_bc("continuous=False").current_config.continuous is False
+    assert make_bc("continuous=True", space="continuous").current_config.continuous is True

@@ -10,9 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model import QRDQN
 from ding_lite.policy import DiscreteCQLPolicy
-from tests.policy.helpers import IMAGE, OBS, make_batch, make_policy, parameter_hash, target_of
+from tests.policy.helpers import make_policy, target_of
 
 EXP, LN = math.exp, math.log
 
@@ -155,18 +154,3 @@ def test_the_conservative_term_pushes_actions_outside_the_data_below_the_datas()
 
 
 # -- as every policy --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("image", [False, True])
-def test_its_own_model_learns_and_plays(image: bool) -> None:
-    policy = make_cql("learn.target_update_freq=2", "model.num_quantiles=7", image=image)
-    assert isinstance(policy.model, QRDQN)
-    before = parameter_hash(policy.model)
-    for step in range(3):
-        output = policy.learn(make_batch(8, step, image=image))
-    assert parameter_hash(policy.model) != before
-    assert output["q_value"].shape == (8, 3)
-    obs = np.zeros((5, *(IMAGE if image else [OBS])), np.uint8 if image else np.float64)
-    played, recorded = policy.act(obs, explore=False), policy.act(obs)
-    assert torch.equal(played["action"], played["logit"].argmax(-1))
-    assert torch.equal(played["action"], recorded["action"])

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ding_lite.config import compile_config
 from ding_lite.policy import ACERPolicy
 from ding_lite.utils.registry import ConfigError
-from tests.policy.actors import OBS, A, make_block
+from tests.policy.actors import OBS, A
 
 LN = math.log
 
@@ -196,24 +196,6 @@ def test_the_average_policy_follows_slowly() -> None:
     assert figures["kl_div"].max().item() > 1e-5
 
 
-def random_batch(policy: Any, seed: int = 0) -> dict[str, Any]:
-    batch = make_block(policy, seed=seed)
-    inside = ~batch["done"].flatten()[batch["final_index"]] & (batch["final_index"] < batch["reward"][:-1].numel())
-    batch["final_obs"], batch["final_index"] = batch["final_obs"][inside], batch["final_index"][inside]
-    return batch
-
-
-def test_steps_make_good_actions_likelier() -> None:
-    torch.manual_seed(0)
-    policy = make_acer("discount_factor=0.0", "learn.learning_rate_actor=0.01", "learn.learning_rate_critic=0.01")
-    batch = random_batch(policy)
-    batch["reward"] = (batch["action"] == 1).float()  # without discount, what the action is worth
-    before = policy.model.actor(batch["obs"]).softmax(-1)[..., 1].mean().item()
-    for _ in range(30):
-        policy.learn(batch)
-    assert policy.model.actor(batch["obs"]).softmax(-1)[..., 1].mean().item() > before + 0.2
-
-
 def test_it_stores_the_logits_that_it_sampled_from_and_evaluates_the_likeliest() -> None:
     policy, obs = make_acer(), torch.randn(4, OBS).numpy()
     output = policy.act(obs)
@@ -228,6 +210,6 @@ def test_it_stores_the_logits_that_it_sampled_from_and_evaluates_the_likeliest()
 
 def test_di_engines_places_of_unroll_len_are_known() -> None:
     keys = ("learn.unroll_len=8", "collect.unroll_len=8", "learn.lambda_=0.95", "nstep=3")
-    assert make_acer(*keys)._cfg.unroll_len == 8
+    assert make_acer(*keys).current_config.unroll_len == 8
     with pytest.raises(ConfigError, match="contradicts"):
         make_acer("learn.unroll_len=8", "collect.unroll_len=4")

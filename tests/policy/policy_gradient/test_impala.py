@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from ding_lite.policy import IMPALAPolicy
-from ding_lite.rl_utils import log_prob
 from ding_lite.utils.tree import tree_map
-from tests.policy.actors import ADV, SHAPES, hand_block, hand_model, make_actor, make_block
+from tests.policy.actors import ADV, hand_block, hand_model, make_actor
 
 LN = math.log
 OPTIONS = ("discount_factor=0.5", "learn.lambda_=0.5", "learn.entropy_weight=0.0")
@@ -40,7 +38,7 @@ PG_ADV = [2.75, -1.0, 2.5, -0.5, -0.5, -1.0]
 
 
 def test_on_policy_loss_by_hand() -> None:
-    loss, output = hand_policy("learn.value_weight=0.25")._loss(hand_batch())
+    loss, output = hand_policy("learn.value_weight=0.25").loss(hand_batch())
     policy_loss = LN(2) * sum(PG_ADV) / 6  # -mean(A log(1/2))
     value_loss = sum(adv**2 for adv in ADV) / 6
     assert output["policy_loss"].item() == pytest.approx(policy_loss, rel=1e-5)
@@ -63,10 +61,10 @@ def test_the_gradient_reaches_every_visited_state_alone() -> None:
 def test_a_sequence_that_ends_truncated_bootstraps_by_its_last_observation() -> None:
     batch = hand_batch()
     batch["traj_flag"][2, 0] = True  # as last_obs is the true final one then, nothing changes
-    _, output = hand_policy()._loss(batch)
+    _, output = hand_policy().loss(batch)
     assert output["value_loss"].item() == pytest.approx(sum(adv**2 for adv in ADV) / 6, rel=1e-5)
     batch["done"][2, 0] = True  # delta = 1 - 5
-    _, output = hand_policy()._loss(batch)
+    _, output = hand_policy().loss(batch)
     assert output["value_loss"].item() == pytest.approx((sum(adv**2 for adv in ADV) - 0.5**2 + 4**2) / 6, rel=1e-5)
 
 
@@ -102,34 +100,6 @@ def test_the_trace_is_clipped_by_its_own_bound(c: float) -> None:
     assert output["value_loss"].item() == pytest.approx(((1.5 + c * 0.5 / 4) ** 2 + 0.5**2) / 2, rel=1e-5)
 
 
-def random_batch(policy: Any, seed: int = 0) -> dict[str, Any]:
-    batch = make_block(policy, seed=seed)
-    inside = ~batch["done"].flatten()[batch["final_index"]] & (batch["final_index"] < batch["reward"][:-1].numel())
-    batch["final_obs"], batch["final_index"] = batch["final_obs"][inside], batch["final_index"][inside]
-    return batch
-
-
-@pytest.mark.parametrize("space", SHAPES)
-def test_steps_make_good_actions_likelier(space: str) -> None:
-    torch.manual_seed(0)
-    policy = make_actor(
-        "impala", "learn.learning_rate=0.01", "learn.entropy_weight=0.0", "discount_factor=0.0", space=space
-    )
-    batch = random_batch(policy)
-    good = torch.arange(batch["reward"].numel()).view(batch["reward"].shape) % 2 == 0
-    batch["reward"] = good * 10.0 - 5  # without discount, what a step is worth
-
-    def log_probs() -> Tensor:
-        logit = policy.model(batch["obs"].flatten(0, 1))["logit"]
-        return log_prob(logit, tree_map(lambda leaf: leaf.flatten(0, 1), batch["action"])).detach().view(good.shape)
-
-    before = log_probs()
-    for _ in range(10):
-        policy.learn(batch)
-    change = log_probs() - before
-    assert change[good].mean() > change[~good].mean() + 0.1
-
-
 def test_sequences_need_not_be_a_multiple_of_the_environments_if_their_steps_are() -> None:
     policy = make_actor("impala", "unroll_len=4", "collect.n_sample=6")
-    assert policy._cfg.collect.n_sample == 6  # 24 env steps: 3 of each environment
+    assert policy.current_config.collect.n_sample == 6  # 24 env steps: 3 of each environment

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy import PGPolicy
-from ding_lite.rl_utils import log_prob
 from ding_lite.rl_utils.policy_gradient import first_episodes
 from ding_lite.utils.tree import tree_leaves
 from tests.policy.actors import OBS, SHAPES, Table, make_actor, make_block
@@ -88,23 +87,6 @@ def test_the_gradient_is_clipped_to_norm_5_unless_told_otherwise() -> None:
         torch.testing.assert_close(policy.model.get_parameter("_parts.logit").grad, free * scale)
         assert output["grad_norm"].item() == pytest.approx(free.norm().item(), rel=1e-5)
         assert set(policy.monitor_vars()) <= set(output)
-
-
-@pytest.mark.parametrize("space", SHAPES)
-def test_steps_make_what_was_rewarded_likelier(space: str) -> None:
-    torch.manual_seed(0)
-    policy = make_actor("pg", "learn.learning_rate=0.01", "learn.entropy_weight=0.0", space=space)
-    samples = policy.to_samples(make_block(policy))
-    good = torch.arange(len(samples["return_"])) % 2 == 0
-    batch = samples | {"return_": good.float()}
-
-    def log_probs() -> Tensor:
-        return log_prob(policy.model(batch["obs"])["logit"], batch["action"]).detach()
-
-    before = log_probs()
-    for _ in range(10):
-        policy.learn(batch)
-    assert (log_probs() - before)[good].mean() > 0.05
 
 
 @pytest.mark.parametrize("batch_size", [4, 7, 1000])

@@ -1,0 +1,50 @@
+"""Functions of test files that run on the ranks of a process group, and what each of them returned.
+
+The ranks run this file as `python -m tests.distributed.on_ranks MODULE FUNCTION FOLDER`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ding_lite.utils import DDPContext, get_rank
+from tests.distributed.launcher import run_ranks
+
+
+def call_on_ranks(
+    function: Callable[..., Any], *args: Any, nproc: int = 2, timeout: float = 150, cwd: Path | str | None = None
+) -> list[Any]:
+    """Call a function of a module on every rank, in one thread; return the results by rank.
+
+    Args:
+        function: defined at the top of its module.
+        args: its arguments, and what it returns, are pickled.
+        nproc: number of ranks.
+        timeout: seconds on a quiet machine.
+        cwd: working directory of the ranks.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        torch.save(args, Path(folder, "args.pt"))
+        words = ["-m", "tests.distributed.on_ranks", function.__module__, function.__qualname__, folder]
+        done = run_ranks(words, nproc, timeout, cwd=cwd)
+        assert done.returncode == 0, done.stderr
+        return [torch.load(Path(folder, f"{rank}.pt"), weights_only=False) for rank in range(nproc)]
+
+
+def main(module: str, function: str, folder: str) -> None:
+    torch.set_num_threads(1)
+    args = torch.load(Path(folder, "args.pt"), weights_only=False)
+    with DDPContext(timeout=60):
+        result = getattr(importlib.import_module(module), function)(*args)
+        torch.save(result, Path(folder, f"{get_rank()}.pt"))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
