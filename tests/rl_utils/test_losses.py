@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from inspect import signature
 from typing import Any, NamedTuple
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import l1_loss
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ding_lite import rl_utils as rl
@@ -278,3 +280,16 @@ def test_a_value_after_the_end_does_not_count_even_if_it_is_not_finite(name: str
     data = data._replace(done=torch.ones_like(data.done))
     infinite = torch.full_like(getattr(data, str(loss.following)), torch.inf)
     torch.testing.assert_close(loss(data._replace(**{str(loss.following): infinite}))[0], loss(data)[0])
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in LOSSES if "criterion" in signature(LOSSES[name].function).parameters]
+)
+def test_a_criterion_is_a_function_or_a_module_that_does_not_reduce(name: str) -> None:
+    loss = LOSSES[name]
+    data, usual = loss.example(), loss(loss.example())
+    by_function, by_module = (loss(data, criterion=each) for each in (l1_loss, nn.L1Loss(reduction="none")))
+    assert all(map(torch.equal, by_function, by_module))
+    assert not torch.isclose(by_function[0], usual[0])
+    with pytest.raises(ValueError, match=r"criterion .*MSELoss\(\) with reduction='none'"):
+        loss(data, criterion=nn.MSELoss())
