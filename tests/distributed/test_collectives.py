@@ -378,7 +378,7 @@ def test_a_port_in_use_is_one_clear_line() -> None:
     assert last_line(done).startswith(f"[rank 0] port {port} is in use. Choose another MASTER_PORT")
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_ranks_that_never_come_are_one_clear_line(rank: int) -> None:
     began, port = time.time(), free_port()
     done = run_by_hand(by_hand(rank, port, DING_LITE_TIMEOUT="2"))

@@ -41,7 +41,12 @@ fail(sys.argv[1])
 
 
 @pytest.mark.parametrize(
-    "words", [["-m", "tell", "a", "b c"], ["other/tell.py", "a"], ["-c", TELL, "a"]], ids=lambda words: words[0]
+    "words",
+    [
+        ["-m", "tell", "a", "b c"],
+        *(pytest.param(w, marks=pytest.mark.slow) for w in (["other/tell.py", "a"], ["-c", TELL, "a"])),
+    ],
+    ids=lambda words: words[0],
 )
 def test_a_forked_program_finds_what_a_new_process_finds(words: list[str], tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
@@ -55,7 +60,10 @@ def test_a_forked_program_finds_what_a_new_process_finds(words: list[str], tmp_p
     assert forked.stderr == new.stderr == "to stderr\n"
 
 
-@pytest.mark.parametrize("how", ["raises", "exits", "says", "interrupted", "killed"])
+@pytest.mark.parametrize(
+    "how",
+    ["raises", "killed", *(pytest.param(how, marks=pytest.mark.slow) for how in ("exits", "says", "interrupted"))],
+)
 def test_a_program_that_fails_is_told_as_one_of_a_new_process(how: str, tmp_path: Path) -> None:
     (tmp_path / "fails.py").write_text(FAIL)
     new = finish(start([sys.executable, "fails.py", how], cwd=tmp_path), 60)

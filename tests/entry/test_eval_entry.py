@@ -56,7 +56,7 @@ def test_it_uses_the_checkpoints_parameters() -> None:
     assert first != other
 
 
-@pytest.mark.parametrize("n_episode", [1, 7, 24])
+@pytest.mark.parametrize("n_episode", [7, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 24))])
 def test_any_number_of_episodes_can_be_asked_for(n_episode: int) -> None:
     assert len(evaluate_checkpoint(pair(), CKPT, n_episode=n_episode)["returns"]) == n_episode
 

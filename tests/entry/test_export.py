@@ -20,7 +20,15 @@ from tests.entry.test_agent import make_agent, make_setup, parity_env, recurrent
 needs_onnx = pytest.mark.skipif(importlib.util.find_spec("onnxscript") is None, reason="needs the extra onnx")
 
 
-@pytest.mark.parametrize("case", ["scaled and normalised", "hybrid", "several", "bits", "dict"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        "scaled and normalised",
+        "hybrid",
+        "dict",
+        *(pytest.param(case, marks=pytest.mark.slow) for case in ("several", "bits")),
+    ],
+)
 def test_pt2_needs_torch_only_and_holds_the_whole_way_from_observation_to_action(case: str) -> None:
     agent = {
         "scaled and normalised": lambda: spaces_agent("vector", "box", "env.norm_obs=True"),

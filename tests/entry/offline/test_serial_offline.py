@@ -197,7 +197,7 @@ def test_signatures_begin_as_those_of_di_engine() -> None:
 # -- going on ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("left", [19, 70])
+@pytest.mark.parametrize("left", [19, pytest.param(70, marks=pytest.mark.slow)])
 def test_a_terminated_run_saves_and_goes_on_as_if_nothing_had_been(
     watched: tuple[dict[str, Any], dict[str, Any]], left: int
 ) -> None:
