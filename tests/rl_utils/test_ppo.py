@@ -15,7 +15,9 @@ from ding_lite.rl_utils import (
     kl_divergence,
     log_prob,
     ppo_data,
+    ppo_data_continuous,
     ppo_error,
+    ppo_error_continuous,
     ppo_policy_data,
     ppo_policy_data_continuous,
     ppo_policy_error,
@@ -233,6 +235,7 @@ def test_the_kl_with_a_pretrained_policy_stands_beside_the_losses(kind: str) -> 
     policy = (data.logit_new, data.logit_old, data.action, data.adv, data.weight, pretrained)
     only: Any = ppo_policy_error_continuous(ppo_policy_data_continuous(*policy), kl_type="k3")[0]
     torch.testing.assert_close(only.kl_div, loss.kl_div)
+    torch.testing.assert_close(ppo_error_continuous(ppo_data_continuous(*data)), ppo_error(data))
 
 
 def test_an_unknown_estimate_of_a_kl_is_refused() -> None:
