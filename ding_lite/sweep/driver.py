@@ -171,7 +171,6 @@ class Sweep:
         except optuna.TrialPruned:
             state, ending = TrialState.PRUNED, "pruned"
         except RunFailedError as error:
-            trial.set_user_attr(ERROR, str(error))
             ending = f"failed: {error}"
         except RunInterruptedError:
             self._study.retry(trial)
@@ -188,7 +187,11 @@ class Sweep:
         scores: list[float] = []
         with get_heartbeat_thread(trial._trial_id, self._study._storage):
             for seed in self._seeds:
-                scores.append((yield from self._train(trial, seed, scores)))
+                try:
+                    scores.append((yield from self._train(trial, seed, scores)))
+                except RunFailedError as error:
+                    trial.set_user_attr(ERROR, str(error))
+                    raise
         return sum(scores) / len(scores)
 
     def _train(self, trial: Trial, seed: int, before: Sequence[float]) -> Steps:

@@ -81,6 +81,7 @@ class SharedStudy(optuna.Study):
             if untried:
                 self.enqueue_trial(dict(untried))
         trial = self.ask(dict(space))
+        self._storage.record_heartbeat(trial._trial_id)  # type: ignore[attr-defined]  # until its own thread does
         # Two processes may have taken the last trial, or the same place of the grid; the later one drops it.
         counting = sorted(self.count(), key=lambda each: (first_number(each), each.number))
         place = [each.number for each in counting].index(trial.number)
@@ -91,7 +92,7 @@ class SharedStudy(optuna.Study):
 
     def retry(self, trial: Trial) -> None:
         """End a trial that was interrupted, and queue one that continues its runs."""
-        with suppress(ValueError):  # another process has done so
+        with suppress(ValueError, optuna.exceptions.UpdateFinishedTrialError):  # another process has done so
             self.tell(trial, state=TrialState.FAIL)
             RetryHeartbeatStaleTrialCallback()(self, self.trials[trial.number])
 
