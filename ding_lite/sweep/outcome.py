@@ -110,7 +110,7 @@ def draw_pictures(study: SharedStudy, folder: Path, unit: str) -> list[str]:
             continue
         with warnings.catch_warnings(), suppress(ValueError, RuntimeError, ImportError):  # too few trials for it
             warnings.simplefilter("ignore")
-            axes = getattr(plots, function)(copy)
+            axes = getattr(plots, function)(copy, **({} if name == "curves.png" else {"target_name": "score"}))
             if name == "curves.png":
                 axes.set(title="", xlabel=unit, ylabel="score so far")
             if name == "slices.png":

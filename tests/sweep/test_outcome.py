@@ -109,6 +109,7 @@ def test_pictures_have_axes_with_units_and_labels_that_do_not_overlap(
     (axes,) = figures["curves.png"].axes
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("env steps", "score so far")
     assert [list(line.get_xdata()) for line in axes.lines] == [list(range(50, 2001, 50))] * 8
+    assert figures["slices.png"].axes[0].get_ylabel() == "score"
     points = figures["history.png"].axes[0].collections[0].get_offsets()
     assert points[:, 0].tolist() == list(range(8))  # the numbers of trials in the table
     for name in ("curves.png", "history.png", "slices.png", "importances.png"):
