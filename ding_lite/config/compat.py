@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from ding_lite.config.schema import BUFFER, ENCODER, PIPELINE_OF, UNSET, Schema, merge
+from ding_lite.envs.builders import MANAGERS
 from ding_lite.utils.key import get_key, matches, set_key, show, show_value
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest
 
@@ -175,29 +176,19 @@ RENAMED_IDS = {
     **{f"{name}-v{n}": f"{name}-v{4 if name in RESIZED else 5}" for name in MUJOCO for n in (2, 3)},
 }
 OLD_ANTS, CONTACTS = ("Ant-v2", "Ant-v3"), "env.kwargs.use_contact_forces"  # off by default in Ant-v4
-# Values of policy.learn.optimizer in DI-engine, and the names used here.
-OPTIMIZERS = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw"}
-# Older names of policies, and the names used here.
-POLICIES = {"cql_discrete": "discrete_cql"}
 # Policies whose class in DI-engine also takes action_space='hybrid', and the policy that does so here.
 HYBRID_POLICIES = {"ddpg": "paddpg"}
-# Types in create_config: every accepted name, and the name used here. With an empty buffer type, policy.priority
-# determines the buffer.
-TYPES: dict[str, dict[str, str]] = {
+# Other names of types and optimizers, and the name used here; with an empty buffer type, policy.priority determines it.
+NAMES: dict[str, dict[str, str]] = {
     "env_manager": {
-        "base": "base",
-        "native": "native",
-        "subprocess": "subprocess",
-        "async_subprocess": "subprocess",
         "base_v2": "base",
-        "env_pool": "env_pool",
-        "gym_vector": "subprocess",
-        "subprocess_v2": "subprocess",
+        **dict.fromkeys(("async_subprocess", "gym_vector", "subprocess_v2"), "subprocess"),
     },
-    "replay_buffer": {"advanced": "", "deque": "", "naive": ""},
+    "policy": {"cql_discrete": "discrete_cql"},
+    "replay_buffer": dict.fromkeys(("advanced", "deque", "naive"), ""),
+    "optimizer": {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw"},
 }
-# DI-engine's buffer that ignores priorities; the other types have them there too.
-WITHOUT_PRIORITIES = "naive"
+CREATED = ("env", "env_manager", "policy", "replay_buffer", "reward_model")  # parts of create_config
 
 
 def translate_create(create: dict[str, Any], notes: list[str]) -> dict[str, Any]:
@@ -214,56 +205,53 @@ def translate_create(create: dict[str, Any], notes: list[str]) -> dict[str, Any]
         ConfigError: an unknown key or environment manager, or a value of the wrong type.
     """
     for key, value in create.items():
+        path = f"create_config.{key}"
         if not isinstance(value, dict):
-            raise ConfigError(f"create_config.{key}: expected a dict such as dict(type=...), got {show(value)}.")
-        if key not in ("env", "env_manager", "policy", "replay_buffer", "reward_model"):
-            if f"create_config.{key}" not in IGNORED_KEYS:
-                raise ConfigError(
-                    f"Unknown key 'create_config.{key}'.{closest(key, ('policy', 'reward_model', *TYPES))}"
-                )
-            notes.append(f"create_config.{key} is ignored: {IGNORED_KEYS[f'create_config.{key}'][1]}.")
-    parts = {key: dict(create.get(key, {})) for key in ("env", "env_manager", "policy", "replay_buffer")}
-    for key, known in TYPES.items():
-        name = parts[key].get("type", "")
-        if not isinstance(name, str):
-            raise ConfigError(f"create_config.{key}.type: expected a name, got {show(name)}.")
-        if known.get(name, name) != name:
-            meaning = f"'{known[name]}' here" if known[name] else _describe_buffer(name)
-            notes.append(f"create_config.{key}.type '{name}' is {meaning}.")
-            parts[key]["type"] = known[name]
-    name = parts["env_manager"].get("type", "base")
-    if name not in TYPES["env_manager"]:
-        raise ConfigError(f"Unknown create_config.env_manager.type '{name}'.{closest(name, TYPES['env_manager'])}")
-    name = parts["policy"].get("type")
-    own = POLICIES.get(name.removesuffix("_command"), name.removesuffix("_command")) if isinstance(name, str) else name
-    if own != name:
-        parts["policy"]["type"] = own
-        notes.append(f"create_config.policy.type '{name}' is '{parts['policy']['type']}' here.")
-    cfg: dict[str, Any] = {"env": {"manager": parts["env_manager"]}, "policy": {}}
-    if "reward_model" in create:
-        cfg["reward_model"] = create["reward_model"]
-    if parts["replay_buffer"]:
-        set_key(cfg, BUFFER, parts["replay_buffer"])
-    return merge(cfg, {"env": parts["env"], "policy": parts["policy"]})
+            raise ConfigError(f"{path}: expected a dict such as dict(type=...), got {show(value)}.")
+        if key in CREATED:
+            continue
+        if path not in IGNORED_KEYS:
+            raise ConfigError(f"Unknown key '{path}'.{closest(key, CREATED)}")
+        notes.append(f"{path} is ignored: {IGNORED_KEYS[path][1]}.")
+    parts = {key: dict(create[key]) for key in CREATED if key in create}
+    for key in ("env_manager", "replay_buffer", "policy"):
+        if "type" in parts.get(key, {}):
+            parts[key]["type"] = _rename_type(key, parts[key]["type"], f"create_config.{key}.type", notes)
+    name = parts.get("env_manager", {}).get("type", "base")
+    if name not in MANAGERS:
+        raise ConfigError(f"Unknown create_config.env_manager.type '{name}'.{closest(name, MANAGERS)}")
+    cfg: dict[str, Any] = {"env": {"manager": parts.pop("env_manager", {})}, "policy": {}}
+    if buffer := parts.pop("replay_buffer", {}):
+        set_key(cfg, BUFFER, buffer)
+    return merge(cfg, parts)
 
 
 def rename_buffer(user: dict[str, Any], notes: list[str]) -> None:
-    """Replace a buffer type of DI-engine, set in `main_config`, by the one used here, see `TYPES`.
+    """Replace a buffer type of DI-engine, set in `main_config`, by the one used here.
 
     Args:
         user: the nested keys that the user set; changed in place.
         notes: a sentence is appended if the type is replaced.
     """
-    name = get_key(user, f"{BUFFER}.type")
-    if isinstance(name, str) and name in TYPES["replay_buffer"]:
-        set_key(user, f"{BUFFER}.type", TYPES["replay_buffer"][name])
-        notes.append(f"{BUFFER}.type '{name}' is {_describe_buffer(name)}.")
+    path = f"{BUFFER}.type"
+    if isinstance(name := get_key(user, path), str):
+        set_key(user, path, _rename_type("replay_buffer", name, path, notes))
 
 
-def _describe_buffer(name: str) -> str:
-    """Return what a buffer type of DI-engine is here, for a note."""
-    own = "the policy's own buffer here"
-    return f"{own}, which draws by priority if policy.priority is True" if name == WITHOUT_PRIORITIES else own
+def _rename_type(part: str, name: Any, path: str, notes: list[str]) -> Any:
+    """Return the name that a type of `create_config` has here, see `NAMES`; a note says so if it is another one."""
+    if not isinstance(name, str):
+        if part == "policy":  # a better message follows
+            return name
+        raise ConfigError(f"{path}: expected a name, got {show(name)}.")
+    short = name.removesuffix("_command") if part == "policy" else name
+    own = NAMES[part].get(short, short)
+    if own != name:
+        meaning = f"'{own}' here" if own else "the policy's own buffer here"
+        if name == "naive":  # DI-engine's buffer that ignores priorities; the other types have them there too
+            meaning += ", which draws by priority if policy.priority is True"
+        notes.append(f"{path} '{name}' is {meaning}.")
+    return own
 
 
 def choose_hybrid(user: dict[str, Any], notes: list[str]) -> None:
@@ -334,10 +322,10 @@ def rename_keys(user: dict[str, Any], known: Schema, notes: list[str]) -> None:
 def _rename_optimizer(user: dict[str, Any], notes: list[str]) -> None:
     """Replace DI-engine's name of an optimizer; its 'Adam' with a weight decay is AdamW."""
     path = "policy.learn.optimizer"
-    name = get_key(user, path)
-    if isinstance(name, str) and name in OPTIMIZERS:
+    name, names = get_key(user, path), NAMES["optimizer"]
+    if isinstance(name, str) and name in names:
         decays = name == "Adam" and get_key(user, "policy.learn.weight_decay")
-        set_key(user, path, "adamw" if decays else OPTIMIZERS[name])
+        set_key(user, path, "adamw" if decays else names[name])
         notes.append(f"{path} '{name}' {'with a weight decay ' if decays else ''}is '{get_key(user, path)}' here.")
 
 
