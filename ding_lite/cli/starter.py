@@ -17,7 +17,7 @@ from gymnasium.spaces import Box
 from ding_lite.config.schema import PIPELINE_OF
 from ding_lite.entry.setup import RunSetup, prepare_run
 from ding_lite.envs.keys import ENV_KEYS
-from ding_lite.utils.key import Key, declared_keys
+from ding_lite.utils.key import Key, declared_keys, set_key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 MUJOCO = "HalfCheetah|Hopper|Walker2d|Ant|Humanoid(Standup)?|Swimmer|Reacher|Pusher|Inverted(Double)?Pendulum"
@@ -189,13 +189,9 @@ def starter_pair(env_id: str, algorithm: str, exp_name: str) -> tuple[dict[str, 
     env: dict[str, Any] = {"env_id": env_id, **{key: ENV_KEYS[key] for key in ENV}}
     env["stop_value"] = Key(threshold, "the run ends at this mean evaluation return; None: at a limit of steps")
     policy: dict[str, Any] = {}
-    keys = declared_keys(policy_cls)
+    keys = _used_keys(policy_cls)
     for path in (path for path in POLICY if path in keys and keys[path].default is not None):
-        *sections, last = path.split(".")
-        node = policy
-        for section in sections:
-            node = node.setdefault(section, {})
-        node[last] = keys[path]
+        set_key(policy, path, keys[path])
     kind = next((kind for kind, (pattern, _) in DIZOO.items() if re.match(pattern, env_id)), "")
     created = {"type": kind, "import_names": [f"dizoo.{kind}.envs.{kind}_env"]} if kind else {"type": "gymnasium"}
     manager = DIZOO[kind][1] if kind else "base"
@@ -203,16 +199,19 @@ def starter_pair(env_id: str, algorithm: str, exp_name: str) -> tuple[dict[str, 
     return {"exp_name": exp_name, "env": env, "policy": policy}, create
 
 
+def _used_keys(policy_cls: type) -> dict[str, Key]:
+    """Return the keys that a policy declares, without those of options that are off by default."""
+    keys = declared_keys(policy_cls)
+    defaults = {path: key.default for path, key in keys.items()}
+    return {path: key for path, key in keys.items() if key.is_used(defaults.get(key.option(path, keys)))}
+
+
 def _suit(main: dict[str, Any], algorithm: str, setup: RunSetup) -> None:
     """Replace the values of a starter config by those that suit observations that are vectors."""
-    keys = declared_keys(POLICY_REGISTRY.find(algorithm))
+    keys = _used_keys(POLICY_REGISTRY.find(algorithm))
     common = {path: value for path, value in VECTORS.items() if path in keys}
     for path, value in (common | ALGORITHMS.get(algorithm, {})).items():
-        *sections, last = path.split(".")
-        node = main["policy"]
-        for section in sections:
-            node = node.setdefault(section, {})
-        node[last] = replace(keys[path], default=value) if path in keys else value
+        set_key(main["policy"], path, replace(keys[path], default=value) if path in keys else value)
     if "model.v_min" in keys and setup.cfg.env.type == "gymnasium":
         low, high = _return_range(setup.cfg.env.env_id, _value(main["policy"]["discount_factor"]))
         for key, value in (("v_min", low), ("v_max", high)):

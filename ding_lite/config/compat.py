@@ -12,7 +12,7 @@ from typing import Any
 
 from ding_lite.config.schema import BUFFER, ENCODER, PIPELINE_OF, UNSET, Schema, merge
 from ding_lite.envs.builders import MANAGERS
-from ding_lite.utils.key import get_key, matches, set_key, show, show_value
+from ding_lite.utils.key import get_key, matches, pop_key, set_key, show, show_value
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest
 
 # Keys that have no effect, each with the value that is accepted (or a tuple of values, or Any) and the reason.
@@ -288,9 +288,7 @@ def rename_keys(user: dict[str, Any], known: Schema, notes: list[str]) -> None:
         ConfigError: the old and the new name are set to different values.
     """
     for path, (present, reason) in REDUNDANT_KEYS.items():
-        parent, _, last = path.rpartition(".")
-        if present in known and path not in known and get_key(user, path) is not None:
-            del get_key(user, parent)[last]
+        if present in known and path not in known and pop_key(user, path) is not None:
             notes.append(f"{path} is ignored: {reason}.")
     for old, new in RENAMED_KEYS.items():
         value = get_key(user, old, UNSET)
@@ -298,9 +296,7 @@ def rename_keys(user: dict[str, Any], known: Schema, notes: list[str]) -> None:
             continue
         if get_key(user, new, value) != value:
             raise ConfigError(f"{old}={value!r} contradicts {new}={get_key(user, new)!r}: set '{new}' only.")
-        parent, _, last = old.rpartition(".")
-        del get_key(user, parent)[last]
-        set_key(user, new, value)
+        set_key(user, new, pop_key(user, old))
         notes.append(f"{old} is {new} here.")
     for path in SCHEDULERS:
         _read_scheduler(user, path, known, notes)
@@ -336,11 +332,7 @@ def _read_scheduler(user: dict[str, Any], path: str, known: Schema, notes: list[
         ConfigError: it is malformed, or its number has another schedule.
     """
     lowest, number = SCHEDULERS[path]
-    value = get_key(user, path, UNSET)
-    if value is UNSET or path in known or number not in known:
-        return
-    del user["policy"]["learn"][path.rpartition(".")[2]]
-    if value is None:
+    if path in known or number not in known or (value := pop_key(user, path)) is None:
         return
     fields = value if isinstance(value, dict) else {}
     floats = all(matches(field, float) for field in fields.values())
@@ -392,8 +384,8 @@ def take_loop_keys(user: dict[str, Any], schema: Schema) -> None:
         value = get_key(user, path, right)
         if value != right:
             raise ConfigError(f"{path}: expected {right} for policy '{policy_type}', got {show(value)}: leave it out.")
-        if path not in schema and isinstance(user.get("policy"), dict):
-            user["policy"].pop(name, None)
+        if path not in schema:
+            pop_key(user, path)
 
 
 def import_module(name: str) -> ModuleType:

@@ -20,7 +20,7 @@ import numpy as np
 
 from ding_lite.envs.keys import ENV_DEFAULTS, ENV_KEYS
 from ding_lite.utils.activation import activation_name, is_activation
-from ding_lite.utils.key import Key, declared_keys, get_key, matches, show, with_option
+from ding_lite.utils.key import Key, declared_keys, get_key, matches, pop_key, show, with_option
 from ding_lite.utils.registry import (
     BUFFER_REGISTRY,
     ENCODER_REGISTRY,
@@ -205,16 +205,13 @@ def drop_unused(cfg: dict[str, Any], schema: Schema, given: Mapping[str, Any], n
         notes: a sentence is appended for every such key to which the user gave another value than the default.
     """
     for path, key in schema.items():
-        option = key.option(path, schema) if key.needs else ""
-        if not key.needs or key.belongs(get_key(cfg, option) if option else None):
+        option = key.option(path, schema)
+        if key.is_used(get_key(cfg, option)):
             continue
-        *sections, last = path.split(".")
-        nodes = [cfg]
-        for name in sections:
-            nodes.append(nodes[-1][name])
-        nodes[-1].pop(last, None)
-        if not nodes[-1]:
-            nodes[-2].pop(sections[-1])
+        pop_key(cfg, path)
+        section = path.rpartition(".")[0]
+        if not get_key(cfg, section):
+            pop_key(cfg, section)
         if given.get(path, key.default) != key.default:
             values = key.needs.partition("=")[2].replace("|", " or ")
             needed = f"{option}={values}" if values else f"{option or key.needs} is set"

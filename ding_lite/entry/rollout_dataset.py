@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import fcntl
-import functools
 import importlib
 import os
 import tempfile
@@ -29,7 +28,7 @@ from ding_lite.entry.pipelines import refuse_normalization
 from ding_lite.entry.setup import first_steps
 from ding_lite.envs import check_env, create_vector_env, derive_seeds
 from ding_lite.policy import Policy
-from ding_lite.utils.key import declared_keys
+from ding_lite.utils.key import declared_keys, get_key
 from ding_lite.utils.ranks.ranks import alone, get_rank, get_world_size
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest
 from ding_lite.utils.schedule import find_schedules
@@ -302,9 +301,7 @@ def _check(policy: EasyDict, unit: str) -> None:
     if "unroll_len" in policy:
         raise ConfigError(f"RolloutDataset: '{policy.type}' learns from sequences of steps: use unit='episode'.")
     for path in POLICY_REGISTRY.find(policy.type).trainer_keys:
-        *sections, key = path.split(".")
-        value = functools.reduce(dict.__getitem__, sections, policy).get(key)
-        if value:
+        if value := get_key(policy, path):
             raise ConfigError(
                 f"policy.{path}={value!r} has an effect only in ding_lite's training loop, not in RolloutDataset: "
                 f"set it to {False if value is True else None}."

@@ -48,7 +48,7 @@ class Key:
         constant: whether the number cannot be a schedule (see `utils/schedule.py`): True if it is only read when the
             run is built, or another reason, which follows 'because' in the message.
         needs: the option that the key belongs to: the name of another key, `name=False`, or `name=a|b` for certain
-            values, see `Key.belongs`. A compiled config contains the key only if the option is on.
+            values, see `Key.is_used`. A compiled config contains the key only if the option is on.
     """
 
     default: Any
@@ -93,17 +93,23 @@ class Key:
             path: this key's dotted name.
             known: the dotted names of all keys.
         """
-        name, section = self.needs.partition("=")[0], path
+        name, section = self.needs.partition("=")[0], path if self.needs else ""
         while section:
             section = section.rpartition(".")[0]
             if (full := f"{section}.{name}".lstrip(".")) in known:
                 return full
         return ""
 
-    def belongs(self, switch: Any) -> bool:
-        """Return whether the option that the key belongs to is on, given the value of the key that switches it."""
+    def is_used(self, switch: Any) -> bool:
+        """Return whether the option that the key belongs to is on; True if it belongs to none.
+
+        Args:
+            switch: the value of the key that switches the option; None if there is no such key.
+        """
         _, _, values = self.needs.partition("=")
-        return (str(switch) in values.split("|")) if values not in ("", "False") else bool(switch) == (not values)
+        if values in ("", "False"):
+            return not self.needs or bool(switch) == (not values)
+        return str(switch) in values.split("|")
 
     def _find_mistake(self, value: Any) -> str:
         """Return what was expected and what was given, for a message; empty if the value is allowed."""
@@ -171,8 +177,7 @@ def declared_keys(cls: type, base: Mapping[str, Any] = {}) -> dict[str, Key]:
     for owner in reversed(cls.__mro__):
         tree = merge_keys(tree, vars(owner).get("config", {}))
         for path in vars(owner).get("config_without", ()):
-            section, _, last = path.rpartition(".")
-            (get_key(tree, section) if section else tree).pop(last, None)
+            pop_key(tree, path)
     return dict(_flatten(tree, ""))
 
 
@@ -200,6 +205,13 @@ def get_key(cfg: Any, path: str, default: Any = None) -> Any:
             return default
         cfg = cfg[key]
     return cfg
+
+
+def pop_key(cfg: Any, path: str, default: Any = None) -> Any:
+    """Remove a dotted key, and return its value, or `default` if it is missing."""
+    section, _, last = path.rpartition(".")
+    node = get_key(cfg, section) if section else cfg
+    return node.pop(last, default) if isinstance(node, dict) else default
 
 
 def set_key(cfg: dict[str, Any], path: str, value: Any) -> None:
