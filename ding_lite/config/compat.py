@@ -299,7 +299,7 @@ def rename_keys(user: dict[str, Any], known: Schema, notes: list[str]) -> None:
         set_key(user, new, pop_key(user, old))
         notes.append(f"{old} is {new} here.")
     for path in SCHEDULERS:
-        _read_scheduler(user, path, known, notes)
+        _read_scheduler(user, path, known)
     _rename_optimizer(user, notes)
     if ENCODER in known or f"{ENCODER}.type" in known:
         _rename_encoder(user, notes)
@@ -325,7 +325,7 @@ def _rename_optimizer(user: dict[str, Any], notes: list[str]) -> None:
         notes.append(f"{path} '{name}' {'with a weight decay ' if decays else ''}is '{get_key(user, path)}' here.")
 
 
-def _read_scheduler(user: dict[str, Any], path: str, known: Schema, notes: list[str]) -> None:
+def _read_scheduler(user: dict[str, Any], path: str, known: Schema) -> None:
     """Replace one of the `SCHEDULERS` by a schedule of the number that it multiplies.
 
     Raises:
@@ -344,7 +344,6 @@ def _read_scheduler(user: dict[str, Any], path: str, known: Schema, notes: list[
     known[number].check(number, start)
     schedule = dict(type="linear", start=start, end=start * fields[lowest], over=fields["epoch_num"], by="collect")
     set_key(user, number, schedule)
-    notes.append(f"{path} is {number}={schedule} here.")
 
 
 def _rename_encoder(user: dict[str, Any], notes: list[str]) -> None:
