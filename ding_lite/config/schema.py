@@ -191,7 +191,8 @@ def _constructor_keys(cls: Any, prefix: str, schema: Schema, skip: int = 0) -> S
             low, high = next(
                 (limits for ends, limits in MODEL_RANGES.items() if param.name.endswith(ends)), (None,) * 2
             )
-            keys[path] = Key(declared.default, declared.meaning, (hint, None) if nullable else hint, low, high)
+            kind = (hint, None) if nullable else hint
+            keys[path] = Key(declared.default, declared.meaning, kind, low, high, choices=declared.choices)
     return keys
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from ding_lite.policy.policy_gradient.actor_critic import flatten_rows
 from torch import Tensor
 
+from ding_lite.policy.policy_gradient.a2c import flatten_rows
 from ding_lite.rl_utils import log_prob
 from ding_lite.utils.registry import POLICY_REGISTRY
 from tests.policy.actors import SHAPES, Table, learn, make_actor, make_block
