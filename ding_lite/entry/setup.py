@@ -253,7 +253,7 @@ def prepare_run(
         check_reward_model(cfg, pipeline)
         if cfg.tracker.type is not None:
             TRACKER_REGISTRY.find(cfg.tracker.type).check_installed()
-            fill_in(cfg.tracker.options)  # a missing variable is an error now; the tracker's process uses the values
+            fill_in(cfg.tracker.options)  # a missing variable is an error before the run starts
     _check_random_steps(cfg, limits)
     spec = load_spec(spec_state or {}, cfg.env.act_scale) or check_env(cfg.env, builders[0])
     set_shapes(cfg, spec, model is not None)

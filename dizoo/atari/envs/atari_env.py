@@ -24,7 +24,6 @@ from ding_lite.envs.seeded_env import episode_seed
 from ding_lite.envs.spaces import EnvSpec
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError, closest
-from dizoo.atari.envs.atari_env_pool import make_task
 
 try:
     from ale_py import Action, ALEInterface, LoggerMode, roms
@@ -274,15 +273,24 @@ class AtariEnv(gymnasium.Env):
 
     @classmethod
     def env_pool_task(cls, cfg_env: EasyDict) -> EnvPoolBuilder:
-        """Return envpool's game with the same preprocessing.
+        """Return envpool's game with the same preprocessing, except that at least one no-op is drawn.
 
         Raises:
             ConfigError: see `check`.
         """
         rom, limit = find_rom(cfg_env.env_id), cfg_env.max_episode_steps
         limit = DEFAULT_LIMIT // cfg_env.frame_skip if limit is None else limit or ENDLESS
-        serves = cfg_env.fire_reset and read_rom(rom)[1] > 0
-        return make_task(cfg_env, _title(rom), SCREEN, limit, find_sticky(cfg_env), serves)
+        options = dict(
+            max_episode_steps=limit,
+            stack_num=1,  # envpool fills a stack with copies of its first frame, not with zeros
+            frame_skip=cfg_env.frame_skip,
+            noop_max=max(1, cfg_env.noop_max),
+            repeat_action_probability=find_sticky(cfg_env),
+            use_fire_reset=cfg_env.fire_reset and read_rom(rom)[1] > 0,  # not after a lost life
+            img_height=SCREEN,
+            img_width=SCREEN,
+        )
+        return EnvPoolBuilder(f"{_title(rom)}-v5", options)
 
     @classmethod
     def check(cls, cfg_env: EasyDict) -> EnvSpec:
