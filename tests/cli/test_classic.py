@@ -230,55 +230,42 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     }
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (
-            ["policy.learn.bacth_size=16"],
-            "Unknown key 'policy.learn.bacth_size'. Did you mean 'policy.learn.batch_size'?",
-        ),
-        (["env.colector_env_num=4"], "Did you mean 'env.collector_env_num'?"),
-        (["policy.model.duelling=True"], "Did you mean 'policy.model.dueling'?"),
-        (["max_env_steps=100"], "Unknown option 'max_env_steps'. Did you mean 'max_env_step'?"),
-        (["max_env_step=many"], "max_env_step: expected a whole number above 0, got 'many'"),
-        (
-            ["-m", "offline", "max_env_step=9"],
-            "serial_pipeline_offline plays no environment, so max_env_step cannot limit it",
-        ),
-        (["-m", "bc", "--nproc", "2", "max_env_step=9"], "serial_pipeline_bc plays no environment, so max_env_step"),
-        (["-m", "offline"], "use serial_pipeline(...), or on the command line -m serial, which is also the default."),
-        (["-m", "rpc"], "needs an agent and at least one observer"),
-        (
-            ["-m", "serial_onpolicy"],
-            "Policy 'dqn' learns from a replay buffer: use serial_pipeline(...), or",
-        ),
-        (["policy=dqm"], "Unknown policy type 'dqm'. Did you mean 'dqn'?"),
-        (["max_env_step=-5"], "max_env_step: expected a whole number above 0, got '-5'"),
-        (["max_env_step=2.5"], "max_env_step: expected a whole number above 0, got '2.5'"),
-        (["max_train_iter=0"], "max_train_iter: expected a whole number above 0, got '0'"),
-        (["max_env_step=inf"], "max_env_step: expected a whole number above 0, got 'inf'"),
-        (["policy.learn.batch_size"], "Expected key=value, such as"),
-        (["policy.learn.batch_size=big"], "policy.learn.batch_size: expected"),
-        (["policy.cuda=1"], "policy.cuda: expected"),
-        (
-            ["policy.learn.batch_size=0"],
-            "policy.learn.batch_size: expected at least 1, got 0. Meaning: samples per rank and iteration.",
-        ),
-        (["policy.learn.target_theta=0.1", "policy.learn.target_update_freq=5"], "not both"),
-        (["policy.model.obs_shape=5"], "policy.model.obs_shape: expected the environment's 4"),
-        (["env.env_id=CartPoel-v1"], "Did you mean 'CartPole-v1'?"),
-        (["policy.model.activation=swish"], "policy.model.activation must be one of relu, tanh"),
-        (["policy.learn.learner.hook.load_ckpt_before_run=gone.pth.tar"], "'gone.pth.tar'"),
-    ],
-)
-def test_mistakes_in_keys_and_values(
-    capsys: pytest.CaptureFixture[str], nothing_starts: None, words: list[str], message: str
-) -> None:
-    config = CONFIG
+# Each line: the words of a command, and a part of the error.
+MISTAKES = """
+policy.learn.bacth_size=16 | Unknown key 'policy.learn.bacth_size'. Did you mean 'policy.learn.batch_size'?
+env.colector_env_num=4 | Did you mean 'env.collector_env_num'?
+policy.model.duelling=True | Did you mean 'policy.model.dueling'?
+max_env_steps=100 | Unknown option 'max_env_steps'. Did you mean 'max_env_step'?
+max_env_step=many | max_env_step: expected a whole number above 0, got 'many'
+-m offline max_env_step=9 | serial_pipeline_offline plays no environment, so max_env_step cannot limit it
+-m bc --nproc 2 max_env_step=9 | serial_pipeline_bc plays no environment, so max_env_step
+-m offline | use serial_pipeline(...), or on the command line -m serial, which is also the default.
+-m rpc | needs an agent and at least one observer
+-m serial_onpolicy | Policy 'dqn' learns from a replay buffer: use serial_pipeline(...), or
+policy=dqm | Unknown policy type 'dqm'. Did you mean 'dqn'?
+max_env_step=-5 | max_env_step: expected a whole number above 0, got '-5'
+max_env_step=2.5 | max_env_step: expected a whole number above 0, got '2.5'
+max_train_iter=0 | max_train_iter: expected a whole number above 0, got '0'
+max_env_step=inf | max_env_step: expected a whole number above 0, got 'inf'
+policy.learn.batch_size | Expected key=value, such as
+policy.learn.batch_size=big | policy.learn.batch_size: expected
+policy.cuda=1 | policy.cuda: expected
+policy.learn.batch_size=0 | policy.learn.batch_size: expected at least 1, got 0. Meaning: samples per rank
+policy.learn.target_theta=0.1 policy.learn.target_update_freq=5 | not both
+policy.model.obs_shape=5 | policy.model.obs_shape: expected the environment's 4
+env.env_id=CartPoel-v1 | Did you mean 'CartPole-v1'?
+policy.model.activation=swish | policy.model.activation must be one of relu, tanh
+policy.learn.learner.hook.load_ckpt_before_run=gone.pth.tar | 'gone.pth.tar'
+"""
+
+
+@pytest.mark.parametrize("case", MISTAKES.strip().splitlines())
+def test_mistakes_in_keys_and_values(capsys: pytest.CaptureFixture[str], nothing_starts: None, case: str) -> None:
+    config, (words, message) = CONFIG, case.split(" | ")
     if "env.env_id=CartPoel-v1" in words:
         config = Path("mine.py")
         config.write_text(CONFIG.read_text().replace('type="cartpole",', 'type="gymnasium",'))
-    assert message in mistake(capsys, "-c", str(config), *words)
+    assert message in mistake(capsys, "-c", str(config), *words.split())
 
 
 @pytest.mark.parametrize(
@@ -365,29 +352,29 @@ def test_a_port_in_use(
         assert f"port {port} is in use" in mistake(capsys, "-c", str(CONFIG))
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["-s", "1"], "-c is missing"),
-        (["-m", "eval"], "--ckpt is missing"),
-        (["-m", "onpolicy", "-c", "x.py"], "invalid choice"),
-        (["resume"], "the following arguments are required: DIR"),
-        (["resume", "run", "-s", "1"], "unrecognized arguments: -s 1"),
-        (["resume", "run", "--nproc", "0"], "expected --nproc >= 1"),
-        (["-m", "eval", "--ckpt", "x", "--nproc", "2"], "leave out --nproc"),
-        (["-c", "x.py", "--nproc", "0"], "expected --nproc >= 1"),
-        (["-c", "x.py", "--episodes", "3"], "--ckpt and --episodes need -m eval"),
-        (["-c", "x.py", "--ckpt", "run"], "--ckpt and --episodes need -m eval"),
-        (["-m", "eval", "--ckpt", "x", "--episodes", "0"], "expected --episodes >= 1, got 0"),
-        (["-m", "eval", "--ckpt", "x", "--divide"], "leave out --nproc, --max-restarts and --divide"),
-        (["-m", "rpc", "-c", "x.py", "--divide"], "leave out --divide"),
-        (["resume", "run", "--divide"], "unrecognized arguments: --divide"),
-    ],
-)
-def test_missing_options_are_said_in_one_line(
-    capsys: pytest.CaptureFixture[str], words: list[str], message: str
-) -> None:
-    assert message in mistake(capsys, *words)
+# Each line: the words of a command, and a part of the error.
+MISSING = """
+-s 1 | -c is missing
+-m eval | --ckpt is missing
+-m onpolicy -c x.py | invalid choice
+resume | the following arguments are required: DIR
+resume run -s 1 | unrecognized arguments: -s 1
+resume run --nproc 0 | expected --nproc >= 1
+-m eval --ckpt x --nproc 2 | leave out --nproc
+-c x.py --nproc 0 | expected --nproc >= 1
+-c x.py --episodes 3 | --ckpt and --episodes need -m eval
+-c x.py --ckpt run | --ckpt and --episodes need -m eval
+-m eval --ckpt x --episodes 0 | expected --episodes >= 1, got 0
+-m eval --ckpt x --divide | leave out --nproc, --max-restarts and --divide
+-m rpc -c x.py --divide | leave out --divide
+resume run --divide | unrecognized arguments: --divide
+"""
+
+
+@pytest.mark.parametrize("case", MISSING.strip().splitlines())
+def test_missing_options_are_said_in_one_line(capsys: pytest.CaptureFixture[str], case: str) -> None:
+    words, message = case.split(" | ")
+    assert message in mistake(capsys, *words.split())
 
 
 def test_an_experiment_directory_that_cannot_be_made(capsys: pytest.CaptureFixture[str]) -> None:
