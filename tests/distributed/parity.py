@@ -200,7 +200,7 @@ def learn(cfg: EasyDict, block: dict[str, Any], columns: range) -> dict[str, Any
 def run_problem(problem: dict[str, Any], data_parallel: str = "flat") -> dict[str, Any] | str:
     """Return this rank's state after learning, or what went wrong."""
     cfg, world_size = copy.deepcopy(problem["cfg"]), get_world_size()
-    cfg.policy.data_parallel, cfg.policy.ddp = data_parallel, {"find_unused_parameters": True}
+    cfg.policy.data_parallel, cfg.policy.ddp = data_parallel, {"find_unused_parameters": True, "sync_batchnorm": False}
     columns = (UNEVEN if is_on_policy(cfg) else EVEN)[world_size][get_rank()]
     # all of the samples in one batch, so that there is one joined batch whatever the order
     cfg.policy.learn.batch_size = 10**6

@@ -67,7 +67,7 @@ def test_an_example_trains_on_two_processes_to_equal_models(title: str, whole: b
     (command,) = re.findall(r"^```sh\n(.*)\n```$", text, re.M)
     words = shlex.split(command)
     assert words[:4] == TORCHRUN
-    assert len(names) == 2
+    assert len(names) >= 2  # the example, its config, and variants of it
     assert names[1] in words
     (limit,) = (int(word.partition("=")[2]) for word in words if word.startswith("max_env_step="))
     limit = limit if whole else 600
