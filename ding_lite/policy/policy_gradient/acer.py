@@ -7,7 +7,7 @@ step, the policy maximises
         + sum_a max(0, 1 - c / rho(a)) pi(a) (Q(s_t, a) - V_t) log pi(a),   rho = pi / mu
 
 in which only log pi and H have a gradient. Its gradient with respect to log pi(. | s_t) is bounded by a trust region
-around the average policy, a slow copy of the actor, and then propagated through the network.
+around the average policy, a slow copy of the actor (eq. 12), and then propagated through the network.
 
 Logged figures:
 
@@ -34,16 +34,18 @@ from torch import Tensor
 from ding_lite.policy.base import Policy
 from ding_lite.policy.policy_gradient.a2c import flatten_rows
 from ding_lite.rl_utils.distribution import finite, kl_divergence, sample
-from ding_lite.rl_utils.vtrace import acer_policy_error, acer_trust_region_update, acer_value_error, compute_q_retraces
+from ding_lite.rl_utils.vtrace import compute_q_retraces
 from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
 
+LEAST_RATIO = 1e-8  # keeps c / rho finite
+
 
 @POLICY_REGISTRY.register("acer")
 class ACERPolicy(Policy):
-    """ACER. Override `_policy_loss` or `_loss` to change the objective."""
+    """ACER. Override `_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="acer",
@@ -98,6 +100,50 @@ class ACERPolicy(Policy):
                 `[B, ...]`; `final_obs` `[K, ...]` and `final_index` `[K]` if K > 0, see
                 `worker/replay/sequence.py`.
         """
+        learn, index_UB1 = self._cfg.learn, batch["action"].unsqueeze(-1)
+        logp_UBA, q_TBA, v_TB1, next_value_UB1, average_UBA = self._outputs(batch)
+        q_UBA, v_UB1, number = q_TBA[:-1], v_TB1[:-1], index_UB1.numel()
+        with torch.no_grad():
+            ratio_UBA = (logp_UBA - _log_policy(batch["logit"])).exp()  # rho
+            target_UB1 = compute_q_retraces(
+                q_values=q_TBA,
+                v_pred=v_TB1,
+                rewards=batch["reward"],
+                actions=batch["action"],
+                weights=1.0 - batch["done"].to(q_TBA.dtype),
+                ratio=ratio_UBA,
+                gamma=self._cfg.discount_factor,
+                next_value=next_value_UB1,
+                traj_flag=batch["traj_flag"],
+            )[:-1]
+            weight_UB1 = ratio_UBA.gather(-1, index_UB1).clamp(max=learn.c_clip_ratio) * (target_UB1 - v_UB1)
+            excess_UBA = (1.0 - learn.c_clip_ratio / (ratio_UBA + LEAST_RATIO)).clamp(min=0.0)
+            weight_UBA = excess_UBA * logp_UBA.exp() * (q_UBA - v_UB1)
+
+        def negative_objective(logp_UBA: Tensor) -> tuple[Tensor, dict[str, Tensor]]:  # -mean J by log pi
+            policy_loss = -(weight_UB1 * logp_UBA.gather(-1, index_UB1)).mean()
+            bc_loss = -(weight_UBA * logp_UBA).sum(-1, keepdim=True).mean()
+            entropy = -(logp_UBA.exp() * logp_UBA).sum(-1).mean()
+            loss = policy_loss + bc_loss - learn.entropy_weight * entropy
+            return loss, {"policy_loss": policy_loss, "bc_loss": bc_loss, "entropy": entropy, "loss": loss}
+
+        gradient_UBA, figures = torch.func.grad(negative_objective, has_aux=True)(logp_UBA.detach())
+        if learn.trust_region:  # the bound holds for the gradient of each sample's own loss
+            gradient_UBA = _bound(gradient_UBA * number, average_UBA.exp(), learn.trust_region_value) / number
+        carrier = (gradient_UBA * logp_UBA).sum()  # its gradient is the changed one
+        policy_loss = figures.pop("loss") + carrier - carrier.detach()
+        critic_loss = (0.5 * (target_UB1 - q_UBA.gather(-1, index_UB1)).square()).mean()
+        figures |= {"kl_div": kl_divergence(average_UBA, logp_UBA.detach()), "critic_loss": critic_loss.detach()}
+        return policy_loss + critic_loss, figures
+
+    def _outputs(self, batch: dict[str, Any]) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Run the networks on a batch, see `_loss`.
+
+        Returns:
+            log pi(. | s_t) `[U, B, A]` and Q(s_t, .) `[U + 1, B, A]`, with gradients; then, without, V(s_t)
+            `[U + 1, B, 1]`, V(s_{t+1}) `[U, B, 1]`, and the average policy's log pi(. | s_t) `[U, B, A]`. Where an
+            episode was truncated, V(s_{t+1}) is the value of its true final observation.
+        """
         rows = batch["reward"].shape
         size, follows = rows.numel(), rows.numel() + rows[1]
         parts = [flatten_rows(batch["obs"]), batch["last_obs"]]
@@ -105,59 +151,15 @@ class ACERPolicy(Policy):
         obs = tree_map(lambda *leaves: torch.cat(leaves), *parts)
         logp_XA = _log_policy(self._run(self._model.actor, obs))
         q_XA = self._run(self._model.critic, obs)[0]
-        logp_UBA = logp_XA[:size].unflatten(0, rows)
         with torch.no_grad():
             v_X1 = (logp_XA.exp() * q_XA).sum(-1, keepdim=True)
             v_TB1 = v_X1[:follows].unflatten(0, (rows[0] + 1, rows[1]))  # T = U + 1
             next_value_UB1 = v_TB1[1:].clone()
             if "final_index" in batch:
                 next_value_UB1.view(-1)[batch["final_index"]] = v_X1[follows:, 0]
-            ratio_UBA = (logp_UBA - _log_policy(batch["logit"])).exp()
             average_UBA = _log_policy(self._run(self._average_model.actor, parts[0])).unflatten(0, rows)
-        q_TBA, alive_UB = q_XA[:follows].unflatten(0, (rows[0] + 1, rows[1])), 1.0 - batch["done"].to(q_XA.dtype)
-        steps = (batch["reward"], batch["action"], alive_UB, ratio_UBA)
-        target_UB1 = compute_q_retraces(
-            q_TBA, v_TB1, *steps, self._cfg.discount_factor, next_value_UB1, batch["traj_flag"]
-        )[:-1]
-        critic_loss = acer_value_error(q_TBA[:-1], target_UB1, batch["action"]).mean()
-        values = (q_TBA[:-1].detach(), target_UB1, v_TB1[:-1])
-        policy_loss, figures = self._policy_loss(logp_UBA, values, batch["action"], ratio_UBA, average_UBA)
-        return policy_loss + critic_loss, figures | {"critic_loss": critic_loss.detach()}
-
-    def _policy_loss(
-        self,
-        logp_UBA: Tensor,
-        values: tuple[Tensor, Tensor, Tensor],
-        action_UB: Tensor,
-        ratio_UBA: Tensor,
-        average_UBA: Tensor,
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return -mean J, whose gradient obeys the trust region, and detached figures.
-
-        Args:
-            logp_UBA: log pi.
-            values: Q(s_t, .) `[U, B, A]`, Qret `[U, B, 1]` and V `[U, B, 1]`.
-            action_UB: the actions taken.
-            ratio_UBA: rho.
-            average_UBA: log pi of the average policy.
-        """
-        learn = self._cfg.learn
-
-        def loss(logp_UBA: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-            first_UB1, last_UB1 = acer_policy_error(*values, logp_UBA, action_UB, ratio_UBA, learn.c_clip_ratio)
-            parts = {"policy_loss": -first_UB1.mean(), "bc_loss": -last_UB1.mean()}
-            parts["entropy"] = -(logp_UBA.exp() * logp_UBA).sum(-1).mean()
-            total = parts["policy_loss"] + parts["bc_loss"] - learn.entropy_weight * parts["entropy"]
-            return total, parts | {"total": total}
-
-        constant_UBA, number = logp_UBA.detach(), action_UB.numel()
-        gradient_UBA, figures = torch.func.grad(loss, has_aux=True)(constant_UBA)
-        if learn.trust_region:  # the bound holds for the gradient of each sample's own loss
-            bound = (constant_UBA, average_UBA, learn.trust_region_value)
-            gradient_UBA = acer_trust_region_update([gradient_UBA * number], *bound)[0] / number
-        carrier = (gradient_UBA * logp_UBA).sum()  # its gradient is the changed one
-        total = figures.pop("total") + carrier - carrier.detach()
-        return total, figures | {"kl_div": kl_divergence(average_UBA, constant_UBA)}
+        q_TBA = q_XA[:follows].unflatten(0, (rows[0] + 1, rows[1]))
+        return logp_XA[:size].unflatten(0, rows), q_TBA, v_TB1, next_value_UB1, average_UBA
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
@@ -168,3 +170,15 @@ class ACERPolicy(Policy):
 def _log_policy(logit: Tensor) -> Tensor:
     """Return log pi, `[..., A]`; it is finite where a logit of -inf forbids an action, so that pi log pi is 0."""
     return finite(logit.log_softmax(-1))
+
+
+def _bound(gradient_UBA: Tensor, average_UBA: Tensor, bound: float) -> Tensor:
+    """Return the closest gradients whose steps increase KL(pi_average || pi) by at most a bound (eq. 12).
+
+    Args:
+        gradient_UBA: gradients of each sample's loss by log pi.
+        average_UBA: pi_average; minus this is the gradient of the divergence by log pi.
+        bound: the largest increase per unit step.
+    """
+    excess_UB1 = (gradient_UBA * average_UBA).sum(-1, keepdim=True) - bound
+    return gradient_UBA - (excess_UB1 / average_UBA.square().sum(-1, keepdim=True)).clamp(min=0.0) * average_UBA
