@@ -67,7 +67,6 @@ BESIDE = {
     "ding_lite/torch_utils/normalizer.py": "normalised observations and rewards, if a run asks for them",
     "ding_lite/torch_utils/optimizer.py": "torch's optimizers and their config keys",
     "ding_lite/torch_utils/running_stat.py": "means of figures for the log",
-    "ding_lite/utils/activation.py": "names of activations, also for torch's modules",
     "ding_lite/utils/checkpoint/file.py": "checkpoint files",
     "ding_lite/utils/checkpoint/run_directory.py": "the experiment's directory",
     "ding_lite/utils/directory_lock.py": "the lock of the experiment's directory",

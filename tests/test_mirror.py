@@ -19,7 +19,6 @@ COVERED = {
     "cli/test_train.py": ["cli/seeds.py"],
     "config/test_config.py": ["config/schema.py"],
     "distributed/test_rpc.py": ["entry/rpc/link.py", "entry/rpc/serial_entry_rpc.py"],
-    "entry/offline/test_serial_offline.py": ["entry/offline/serial_entry_offline.py"],
     "entry/test_serial_entry.py": ["entry/experiment.py"],
     "entry/test_resume.py": ["entry/keeper.py"],
     "envs/test_subprocess_env.py": ["envs/worker_process.py"],
@@ -46,7 +45,7 @@ COVERED = {
     ],
     "utils/ranks/test_context.py": [
         *("utils/ranks/flat_parameters.py", "utils/ranks/launch_environment.py"),
-        *("utils/ranks/ranks.py", "utils/ranks/shares.py"),
+        "utils/ranks/ranks.py",
     ],
     "worker/offline/test_dataset.py": ["worker/offline/files.py"],
 }

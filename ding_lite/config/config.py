@@ -39,7 +39,7 @@ from ding_lite.config.compat import (
 from ding_lite.config.saved import append_to_path
 from ding_lite.config.shapes import check_action_space
 from ding_lite.utils.key import SECTION, get_key, matches, set_key, show
-from ding_lite.utils.ranks.shares import SHARED_SIZES, divide
+from ding_lite.utils.ranks.launch_environment import SHARED_SIZES, divide
 from ding_lite.utils.registry import CONFIG_MODULE, POLICY_REGISTRY, ConfigError, closest, place_of
 from ding_lite.utils.schedule import check_schedule, has_fields, is_schedule
 

@@ -19,8 +19,17 @@ from typing import Any
 import numpy as np
 
 from ding_lite.envs.keys import ENV_DEFAULTS, ENV_KEYS
-from ding_lite.utils.activation import activation_name, is_activation
-from ding_lite.utils.key import Key, declared_keys, get_key, matches, pop_key, show, with_option
+from ding_lite.utils.key import (
+    Key,
+    activation_name,
+    declared_keys,
+    get_key,
+    is_activation,
+    matches,
+    pop_key,
+    show,
+    with_option,
+)
 from ding_lite.utils.registry import (
     BUFFER_REGISTRY,
     ENCODER_REGISTRY,

@@ -6,16 +6,16 @@ from ding_lite.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ding_lite.entry.callbacks import Callback as Callback
+    from ding_lite.entry.demo_data import collect_demo_data as collect_demo_data
     from ding_lite.entry.eval_entry import evaluate_checkpoint as evaluate_checkpoint
     from ding_lite.entry.launcher import LaunchError as LaunchError
     from ding_lite.entry.launcher import launch as launch
-    from ding_lite.entry.offline.demo_data import collect_demo_data as collect_demo_data
-    from ding_lite.entry.offline.serial_entry_offline import serial_pipeline_bc as serial_pipeline_bc
-    from ding_lite.entry.offline.serial_entry_offline import serial_pipeline_offline as serial_pipeline_offline
     from ding_lite.entry.pipelines import find_pipeline as find_pipeline
     from ding_lite.entry.rollout_dataset import RolloutDataset as RolloutDataset
     from ding_lite.entry.rpc.serial_entry_rpc import serial_pipeline_rpc as serial_pipeline_rpc
     from ding_lite.entry.serial_entry import serial_pipeline as serial_pipeline
     from ding_lite.entry.serial_entry import serial_pipeline_onpolicy as serial_pipeline_onpolicy
+    from ding_lite.entry.serial_entry_offline import serial_pipeline_bc as serial_pipeline_bc
+    from ding_lite.entry.serial_entry_offline import serial_pipeline_offline as serial_pipeline_offline
 else:
     __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ding_lite.utils.activation import activation_name
+from ding_lite.utils.key import activation_name
 from ding_lite.utils.registry import ConfigError
 
 Activation = str | nn.Module | type[nn.Module]  # a key of `ACTIVATIONS`, or torch's module of the same function

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +17,6 @@ from numpy.typing import NDArray
 
 from ding_lite.config import read_saved_run
 from ding_lite.utils.directory_lock import is_active
-from ding_lite.utils.records import RecordReader
 from ding_lite.utils.registry import ConfigError, UserError, closest
 from ding_lite.utils.tree import dotted_items
 
@@ -268,3 +268,42 @@ def find_config(checkpoint: str, advice: str) -> str:
 def find_exp_dir(checkpoint: str) -> str:
     """Return the experiment directory of a checkpoint that lies in its ckpt folder."""
     return os.path.dirname(os.path.dirname(os.path.abspath(checkpoint)))
+
+
+class RecordReader:
+    """Reads the complete lines added to a file of records since the last read.
+
+    Args:
+        path: the file; it need not exist yet.
+
+    Attributes:
+        count: lines read so far.
+        cut: whether the last read began anew, because a resumed run had cut the file.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path, self._place = path, 0  # in bytes
+        self.count, self.cut = 0, False
+
+    def read(self, told: int = 0) -> list[dict[str, Any]]:
+        """Return the new records, without the first `told` lines of the file and without damaged lines."""
+        try:
+            with open(self._path, "rb") as file:
+                self.cut = os.fstat(file.fileno()).st_size < self._place
+                if self.cut:
+                    self._place = self.count = 0
+                file.seek(self._place)
+                added = file.read()
+        except OSError:  # the run has not begun
+            return []
+        added = added[: added.rfind(b"\n") + 1]
+        lines = added.split(b"\n")[:-1]
+        new = lines[max(told - self.count, 0) :]
+        self._place += len(added)
+        self.count += len(lines)
+        found = []
+        for line in new:
+            with suppress(ValueError):  # a full disk cuts lines
+                record = json.loads(line)
+                found += [record] if isinstance(record, dict) else []
+        return found

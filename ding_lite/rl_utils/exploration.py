@@ -5,12 +5,11 @@ Shapes: N environments, M agents, A discrete actions.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
-
-from ding_lite.utils.schedule import Schedule
 
 
 def epsilon_at(step: int, start: float, end: float, decay: float, type: str = "exp") -> float:
@@ -32,7 +31,9 @@ def epsilon_at(step: int, start: float, end: float, decay: float, type: str = "e
         raise ValueError(f"epsilon schedule must be 'linear' or 'exp', got '{type}'")
     if decay <= 0:
         raise ValueError(f"epsilon decay must be a positive number of env steps, got {decay}")
-    return Schedule(type, start, end, decay).at(max(step, 0))
+    if type == "linear":
+        return start + (end - start) * min(max(step, 0) / decay, 1.0)
+    return end + (start - end) * math.exp(-max(step, 0) / decay)
 
 
 def spread_epsilon(epsilon: float, spread: float, num_envs: int) -> float | Tensor:

@@ -24,11 +24,12 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.registry import ConfigError, closest
 
 SECTION = object()  # the type of a dict that declares no keys yet
 LARGEST_INT = 2**31 - 1
 WORDS = {"True": True, "False": False, "None": None}  # words that a user may write in lower case
+ACTIVATIONS = {"ReLU": "relu", "Tanh": "tanh", "GELU": "gelu", "ELU": "elu", "SiLU": "silu"}  # of torch's classes
 
 
 @dataclass(frozen=True)
@@ -313,3 +314,33 @@ def show_value(value: Any) -> str:
     except Exception as error:  # raised by a class of the user, or by an int of thousands of digits
         text = f"(its repr fails with {type(error).__name__})"
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def is_activation(value: Any) -> bool:
+    """Return whether a value is an activation of torch: a module such as `nn.ReLU()`, or its class."""
+    return _class_of(value).__module__ == "torch.nn.modules.activation"
+
+
+def activation_name(value: Any, path: str = "policy.model.activation") -> str:
+    """Return the name of an activation, such as 'relu' for itself, for `nn.ReLU` and for `nn.ReLU()`.
+
+    Args:
+        value: a name, a module of torch, or its class.
+        path: dotted key of the value, for the message.
+
+    Raises:
+        ConfigError: none of the names stands for it, such as for a module with other options than the default.
+    """
+    if isinstance(value, str) and value in ACTIVATIONS.values():
+        return value
+    cls = _class_of(value)
+    name = ACTIVATIONS.get(cls.__name__) if is_activation(value) else None
+    if name and (value is cls or repr(value) in (repr(cls()), "ReLU(inplace=True)")):
+        return name
+    hint = closest(value, ACTIVATIONS.values()) if isinstance(value, str) else ""
+    got = f"'{value}'" if isinstance(value, str) else show_value(value)
+    raise ConfigError(f"{path} must be one of {', '.join(ACTIVATIONS.values())}, got {got}.{hint}")
+
+
+def _class_of(value: Any) -> type:
+    return value if isinstance(value, type) else type(value)

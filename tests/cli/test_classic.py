@@ -18,8 +18,8 @@ from ding_lite.cli.main import main
 from ding_lite.config import compile_config, read_saved_run, save_config
 from ding_lite.utils import save_checkpoint
 from tests.distributed.launcher import ROOT, clean_environment, run_forked
+from tests.entry.data_sets import offline_pair, record_cartpole
 from tests.entry.helpers import CONFIG, SHORT, last_checkpoint, result, run
-from tests.entry.offline.helpers import offline_pair, record_cartpole
 from tests.policy.helpers import parameter_hash
 
 PPO = CONFIG.with_name("cartpole_ppo_config.py")

@@ -21,7 +21,7 @@ from torch import Tensor
 from ding_lite.policy import DiscreteCQLPolicy
 from ding_lite.utils import POLICY_REGISTRY, ConfigError, DDPContext, get_rank
 from tests.distributed.launcher import finish, free_port, kill_marked, launch, run_ranks, start
-from tests.entry.offline.helpers import offline_pair, record_cartpole, run_offline
+from tests.entry.data_sets import offline_pair, record_cartpole, run_offline
 from tests.policy.helpers import parameter_hash
 from tests.survival.common import (
     checkpoints,

@@ -149,15 +149,6 @@ def test_nested_observations_keep_their_structure_in_final_obs(manager: str) -> 
     env.close()
 
 
-def test_max_episode_steps_truncates_and_does_not_terminate(manager: str) -> None:
-    env = make("count", manager=manager, max_episode_steps=3)
-    env.reset()
-    ends = [env.step(np.array([0, 0]))[2:4] for _ in range(6)]
-    assert [truncated.all() for _, truncated in ends] == [False, False, True, False, False, True]
-    assert not any(terminated.any() for terminated, _ in ends)
-    env.close()
-
-
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("limit", [2, 6, 0])
 def test_training_episodes_may_have_another_limit_than_evaluations(training: bool, limit: int, manager: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from ding_lite.entry import collect_demo_data, evaluate_checkpoint
 from tests.distributed.launcher import ROOT, run_forked
-from tests.entry.offline.helpers import record_cartpole
+from tests.entry.data_sets import record_cartpole
 
 CONTROL = ROOT / "dizoo" / "classic_control"
 EPISODES, SEED = 200, 77  # of the comparison: both play from the same states

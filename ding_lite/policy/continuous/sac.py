@@ -30,7 +30,7 @@ from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import CRITIC_KEYS, REPLAY_KEYS
 from ding_lite.rl_utils.common import sum_of_means
 from ding_lite.rl_utils.q_continuous import squashed_sample, temperature_error
-from ding_lite.torch_utils.coefficient import Coefficient
+from ding_lite.torch_utils.optimizer import Coefficient
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.utils.schedule import Scheduled

@@ -39,7 +39,7 @@ from ding_lite.policy.common_keys import DATASET_KEYS, NOT_OF_DATASETS
 from ding_lite.policy.continuous.sac import SACPolicy
 from ding_lite.rl_utils.common import sum_of_means
 from ding_lite.rl_utils.q_continuous import conservative_gap, squashed_sample
-from ding_lite.torch_utils.coefficient import Coefficient
+from ding_lite.torch_utils.optimizer import Coefficient
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_map

@@ -37,7 +37,7 @@ from ding_lite.rl_utils.distribution import entropy
 from ding_lite.rl_utils.exploration import epsilon_at
 from ding_lite.rl_utils.q_continuous import temperature_error
 from ding_lite.rl_utils.soft_q import epsilon_softmax, soft_value
-from ding_lite.torch_utils.coefficient import Coefficient
+from ding_lite.torch_utils.optimizer import Coefficient
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 

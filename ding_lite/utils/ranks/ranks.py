@@ -11,8 +11,7 @@ from typing import Any
 import torch.distributed as dist
 from easydict import EasyDict
 
-from ding_lite.utils.ranks.launch_environment import read_launch
-from ding_lite.utils.ranks.shares import SHARED_SIZES, divide
+from ding_lite.utils.ranks.launch_environment import SHARED_SIZES, divide, read_launch
 
 _alone = 0  # number of nested `alone` contexts
 

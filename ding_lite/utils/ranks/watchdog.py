@@ -9,7 +9,7 @@ MASTER_ADDR:MASTER_PORT, and reads the other ranks' reports. These count as lost
   keeps the GIL) for `timeout`. It is killed, so that the launcher names it.
 * a machine without a report for `dead_timeout`, or the store if it cannot be reached for that time.
 
-A rank that loses another prints one line and waits `AFTERMATH`, so that the launcher sees the lost rank first.
+A rank that loses another prints one line and waits `EXIT_DELAY`, so that the launcher sees the lost rank first.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from ding_lite.utils.ranks.heartbeat import INTERVAL, LAST_WORD, HangWatch, prog
 from ding_lite.utils.ranks.meeting import Meeting, show_place
 from ding_lite.utils.ranks.peers import Peer
 
-AFTERMATH = 2.0  # seconds between a loss and the end of the other ranks; torch's launcher compares whole seconds
-PATIENCE = 6.0  # seconds for which a rank whose collective failed searches for the cause
-SILENCE = 4.0  # seconds without a report after which, in that search, a machine counts as lost
+EXIT_DELAY = 2.0  # seconds between a loss and the end of the other ranks; torch's launcher compares whole seconds
+CAUSE_SEARCH_TIMEOUT = 6.0  # seconds for which a rank whose collective failed searches for the cause
+MACHINE_SILENCE_TIMEOUT = 4.0  # seconds without a report after which, in that search, a machine counts as lost
 NOTICE = 1.5 * INTERVAL  # seconds: every rank reads the reports at least once in this time
-LOOKS = 0.2  # seconds: a rank that waits for all others to leave checks several times in this time
+LEAVE_POLL_PERIOD = 0.2  # seconds: a rank that waits for all others to leave checks several times in this time
 JOIN_STEP = 0.25  # seconds
 NO_CAUSE, STATUS_0 = "-", "status 0"
 
@@ -82,7 +82,7 @@ class Watchdog(HangWatch):
         self._meeting, self._key, self._peers, self._keeper = meeting, meeting.key, meeting.peers, meeting.keeper
         self._rank, self._size = meeting.launch.rank, meeting.launch.world_size
         self._hosts_store = self._keeper.rank == self._rank
-        self._silence = max(dead_timeout / 2, dead_timeout - AFTERMATH - 2 * INTERVAL)
+        self._silence = max(dead_timeout / 2, dead_timeout - EXIT_DELAY - 2 * INTERVAL)
         self._store: dist.Store | None = None
         self._beats, self._heard = [FIRST_BEAT] * self._size, [0.0] * self._size
         self._reached = 0.0  # when it reached the store, in seconds that it ran
@@ -209,7 +209,7 @@ class Watchdog(HangWatch):
         if self._near(peer):
             return self._describe_stuck(peer) if silent >= self._timeout and peer.rank != self._rank else ""
         others = [self._heard[other.rank] for other in self._peers if other.machine == peer.machine]
-        if self._reached - max(others) >= (min(SILENCE, self._silence) if asked else self._silence):
+        if self._reached - max(others) >= (min(MACHINE_SILENCE_TIMEOUT, self._silence) if asked else self._silence):
             return f"{peer} was not heard of for {silent:.0f} s: its machine is dead or cut off"
         return ""
 
@@ -238,7 +238,7 @@ class Watchdog(HangWatch):
         self._cause = cause
         self._say(f"ends because {cause}")
         self._found.set()
-        if not self._leaving.wait(AFTERMATH) and not self._stop.is_set():
+        if not self._leaving.wait(EXIT_DELAY) and not self._stop.is_set():
             record_cause(f"lost another rank: {cause}", lost_peer=True)
             os._exit(1)
 
@@ -248,11 +248,14 @@ class Watchdog(HangWatch):
         return self._found.is_set()
 
     def explain(self, error: str) -> str:
-        """Return why a collective failed; empty if the other ranks are fine. Takes up to `PATIENCE` + `AFTERMATH`."""
+        """Return why a collective failed; empty if the other ranks are fine.
+
+        This takes at most `CAUSE_SEARCH_TIMEOUT` + `EXIT_DELAY`.
+        """
         self._leaving.set()
-        if not self._found.wait(PATIENCE):
+        if not self._found.wait(CAUSE_SEARCH_TIMEOUT):
             return ""
-        time.sleep(AFTERMATH)
+        time.sleep(EXIT_DELAY)
         return self._cause
 
     def first_mistake(self, mistake: str) -> str:
@@ -274,7 +277,7 @@ class Watchdog(HangWatch):
                 if self._rank == 0:
                     store.set(key, mistake)
                 while not store.check([key]) and time.monotonic() < deadline:
-                    time.sleep(LOOKS / 10)
+                    time.sleep(LEAVE_POLL_PERIOD / 10)
                 if store.check([key]):
                     told.append(store.get(key).decode())
 
@@ -313,6 +316,8 @@ class Watchdog(HangWatch):
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and store.add(f"{self._key}/left", 0) < self._size:
             self._tell(store)  # it is alive
-            time.sleep(LOOKS / 10)
+            time.sleep(LEAVE_POLL_PERIOD / 10)
         if self._hosts_store:
-            time.sleep(LOOKS)  # let the others see it too: a store that goes away meanwhile prints a C++ backtrace
+            time.sleep(
+                LEAVE_POLL_PERIOD
+            )  # let the others see it too: a store that goes away meanwhile prints a C++ backtrace

@@ -14,7 +14,7 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
 from ding_lite.entry import collect_demo_data
-from ding_lite.entry.offline.demo_data import _to_columns
+from ding_lite.entry.demo_data import _to_columns
 from ding_lite.entry.setup import prepare_run
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.model import VAC

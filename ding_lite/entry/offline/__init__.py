@@ -1,1 +1,0 @@
-"""Learning from a data set, and recording one."""
