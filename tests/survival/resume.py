@@ -179,7 +179,7 @@ def kill_at_once(process: Forked, kill: str) -> None:
 def kill_in_prefill(cwd: Path, name: str, ranks: int, rng: random.Random) -> str:
     """Kill runs before their first checkpoint: there is nothing to resume, and a restart begins again."""
     case = Case("cartpole dqn", "base", ranks, ("restart 0",))
-    prefill, steps = 12_000 * ranks, 12_400 * ranks  # env steps
+    prefill, steps = 12_000, 12_400 * ranks  # env steps of each rank, of all ranks
 
     def train(way: str, launcher: bool = False) -> list[str]:
         words = f"policy.random_collect_size={prefill}"
