@@ -45,7 +45,7 @@ written, and no worse.
 """
 # What a run touches too, but a reader who wants to know how it plays and learns need not open. All else is the path.
 BESIDE = {
-    "ding_lite/entry/setup.py": "do all ranks run the same config",
+    "ding_lite/entry/setup.py": "from the config to what the parts are built from, the same on all ranks",
     "ding_lite/config/checks.py": "ranges of config keys",
     "ding_lite/config/compat.py": "DI-engine's older keys",
     "ding_lite/config/config.py": "reading, compiling and saving the config",
@@ -54,12 +54,15 @@ BESIDE = {
     "ding_lite/entry/keeper.py": "saving and resuming the run",
     "ding_lite/entry/pipelines.py": "which loop trains which policy",
     "ding_lite/entry/reporter.py": "summary, figures, checkpoints, result",
+    "ding_lite/entry/trackers.py": "W&B and MLflow",
     "ding_lite/envs/builders.py": "building one environment, choosing an engine",
     "ding_lite/envs/checks.py": "does the environment keep gymnasium's contract",
     "ding_lite/envs/restorable.py": "bringing environments back when a run is resumed",
     "ding_lite/envs/seeded_env.py": "a seed for each episode",
     "ding_lite/envs/spaces.py": "conversion of observations and actions",
     "ding_lite/envs/vector_env.py": "checking and building the vector of environments",
+    "ding_lite/model/arguments.py": "checks of a model's arguments",
+    "ding_lite/policy/common_keys.py": "config keys that several policies have",
     "ding_lite/policy/policy_gradient/ppo_checks.py": "checks of PPO's keys",
     "ding_lite/torch_utils/data_parallel.py": "torch's DDP, another way to average",
     "ding_lite/torch_utils/networks.py": "all ranks begin with the same networks",

@@ -108,7 +108,8 @@ def parse(name: str, command: Command, words: Sequence[str]) -> argparse.Namespa
         SystemExit: with one line and status 2, if a word is not what the command takes.
     """
     takes = "key=value" in command.usage
-    overrides = [word for word in words if takes and OVERRIDE.match(word)]  # or `-s 0 1 key=value` would take them
+    # Overrides are taken out first, because `-s 0 1 key=value` would take them.
+    overrides = [word for word in words if takes and OVERRIDE.match(word)]
     parser = create_parser(name, command)
     options = [option for action in parser._actions for option in action.option_strings]
     for word in words:

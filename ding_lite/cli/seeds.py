@@ -136,7 +136,7 @@ def _run(runs: Sequence[SeedRun], args: argparse.Namespace) -> int:
             process.close()
     print(table(runs))
     status = next((run.status for run in runs if run.status), 0)
-    return 128 - status if status < 0 else status  # as shells say that a signal ended a process
+    return 128 - status if status < 0 else status  # a shell reports signal n as status 128 + n
 
 
 def _run_all(runs: Sequence[SeedRun], args: argparse.Namespace, signalled: Callable[[], int]) -> None:
@@ -177,7 +177,7 @@ def _describe_state(run: SeedRun) -> str:
 
 
 def describe_end(run: SeedRun, nproc: int) -> str:
-    """Return a line about a run of some processes that has ended, with its last words if it failed."""
+    """Return a line about a run of some processes that has ended, with its last line of output if it failed."""
     if not run.status:
         return f"seed {run.seed} ended: {run.result.get('stop_reason', 'no result')}, {run.directory}"
     if run.stopped and not any(Path(run.directory).glob("ckpt/*.pth.tar")):
@@ -190,7 +190,7 @@ def describe_end(run: SeedRun, nproc: int) -> str:
 
 def table(runs: Sequence[SeedRun]) -> str:
     """Return a table of the runs, with the mean of their best returns and its standard deviation."""
-    figures = {"envstep": ",", "eval_return_best": ",.2f", "seconds": ",.0f"}  # of result.json, and their formats
+    figures = {"envstep": ",", "eval_return_best": ",.2f", "seconds": ",.0f"}  # columns from result.json -> format
     rows = []
     for run in runs:
         unfinished = "stopped" if run.stopped else "failed" if run.process else "not started"

@@ -328,7 +328,7 @@ def _import_modules(user: dict[str, Any]) -> None:
         for name in names:
             try:
                 import_module(name)
-            except ConfigError:  # it already says what is wrong
+            except ConfigError:  # its message already says what is wrong
                 raise
             except ImportError as error:
                 raise ConfigError(f"create_config.{path}: cannot import '{name}': {error}. Is it installed?") from error

@@ -39,7 +39,7 @@ from ding_lite.utils.tree import tree_map
 from ding_lite.worker import EpisodeCollector, SampleCollector
 from ding_lite.worker.offline.files import UNITS, DatasetError, check_target, count_rows, write_columns, write_minari
 
-BEST = os.path.join("ckpt", "ckpt_best.pth.tar")  # in an experiment directory
+BEST = os.path.join("ckpt", "ckpt_best.pth.tar")  # relative to an experiment directory
 
 
 def collect_demo_data(

@@ -124,7 +124,7 @@ class Experiment:
         replays: bool = False,
     ) -> None:
         self._setup, self.policy, self.stop_reason = setup, policy, ""
-        self._asked_to_stop = False  # by a callback of this rank
+        self._asked_to_stop = False  # True: a callback of this rank asked for it
         self._collected = 0  # env steps of all ranks in the last collect
         self._enough = False  # whether the replay buffer of every rank holds enough steps for a batch
         with ExitStack() as stack:
@@ -161,7 +161,7 @@ class Experiment:
         `policy.random_collect_size` env steps, or sequences of `policy.unroll_len` steps. They are played with random
         actions, or with the policy's if its losses need what it predicted when it acted, as in DI-engine.
         """
-        assert self._replay is not None, "the experiment was not told that it replays"
+        assert self._replay is not None, "the experiment was built without replay"
         replay, size = self._replay, first_steps(self._setup.cfg.policy)
         at_random = self.learner.train_iter == 0 and not self.policy.transition_with_policy_data
         # A signal may have interrupted the random steps of a run that is resumed.

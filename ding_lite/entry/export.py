@@ -28,7 +28,7 @@ from ding_lite.utils.tree import tree_leaves, tree_map
 
 ENDINGS = (".pt2", ".onnx")
 TRIALS = 64  # observations for which the actions are compared
-TOLERANCE = 1e-4  # of actions that are floats, relative to their size or to 1
+TOLERANCE = 1e-4  # largest difference between float actions, relative to their size or to 1
 ONNX = ("onnx", "onnxscript", "onnxruntime")
 
 

@@ -57,10 +57,10 @@ class RunKeeper(AbstractContextManager[Any]):
     def __init__(self, setup: RunSetup, policy: Policy, axis: str) -> None:
         self._policy, self._spec_state = policy, spec_state(setup.spec)
         self._hook = setup.cfg.policy.learn.learner.hook
-        self._parts: dict[str, Any] = {}  # whose state is the same on all ranks
+        self._parts: dict[str, Any] = {}  # parts with a rank-independent state_dict
         self._on_save: Callable[[str], None] | None = None
         self._replay: ReplayBuffer | None = None
-        self._changes: list[str] = []  # of values, since the run began
+        self._changes: list[str] = []  # values that were changed since the run began
         self._saved_iter = -1  # of the last attempt; -1: none
         self._saved: tuple[int, ...] = ()  # counts of the newest checkpoint, see `_moment`; empty: none
         self._resumes: bool = on_rank_0(lambda: setup.cfg.policy.learn.resume_training)
@@ -97,7 +97,7 @@ class RunKeeper(AbstractContextManager[Any]):
         if begins:
             save_config(setup.cfg, path, setup.pipeline, **setup.limits)
             return
-        with suppress(ConfigError):  # it is gone, or was edited
+        with suppress(ConfigError):  # the file may be gone or edited
             self._changes = changed_values(path, setup.cfg, setup.limits)
 
     # Loading.
@@ -308,7 +308,7 @@ def load_policy(policy: Policy, state: dict[str, Any], name: str, with_optimizer
         _check_statistics(policy, state["policy"], name)
         learned = {key: value for key, value in state["policy"].items() if with_optimizer or key != "optimizer"}
         policy.load_state_dict(learned)
-    except CheckpointError:  # it already says what is wrong
+    except CheckpointError:  # its message already says what is wrong
         raise
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise _misfit(name, error) from error

@@ -120,7 +120,8 @@ def launch(
             restore_handlers(handlers)
         if not interrupted:
             result = Path(folder, "result")
-            return pickle.loads(result.read_bytes()) if result.exists() else None  # it ended with sys.exit(0)
+            # Without a result, the function called sys.exit(0).
+            return pickle.loads(result.read_bytes()) if result.exists() else None
     signal.raise_signal(interrupted)  # now for the caller's own handler
     raise LaunchError(f"Interrupted by {interrupted.name}.", -1, 128 + interrupted)
 
@@ -188,7 +189,7 @@ def _pack(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     prepare: dict[str, Any] = {"sys_argv": sys.argv, "dir": os.getcwd()}
     if main.__spec__ is not None:
         prepare["init_main_from_name"] = main.__spec__.name
-    elif os.path.isfile(getattr(main, "__file__", None) or ""):  # not <stdin>
+    elif os.path.isfile(getattr(main, "__file__", None) or ""):  # false for <stdin>
         prepare["init_main_from_path"] = os.path.abspath(str(main.__file__))
     elif getattr(function, "__module__", "") == "__main__":
         raise UserError(
@@ -305,7 +306,7 @@ def _environment(nproc: int) -> Iterator[None]:
     """Return a context manager that sets the variables of torch's launcher and the ranks, and silences torch's log."""
     variables = {"TORCHELASTIC_SIGNALS_TO_HANDLE": ",".join(_forwarded())}
     if nproc > 1 and "OMP_NUM_THREADS" not in os.environ:
-        variables["OMP_NUM_THREADS"] = "1"  # as torchrun does: the ranks would compete for the cores
+        variables["OMP_NUM_THREADS"] = "1"  # torchrun's default: otherwise the ranks compete for the cores
     log, silent = logging.getLogger("torch.distributed.elastic"), logging.NullHandler()
     propagate = log.propagate
     if "LOGLEVEL" not in os.environ:  # torch's switch
@@ -404,11 +405,11 @@ class Cause(NamedTuple):
 
 def read_cause(failure: ProcessFailure) -> Cause:
     """Return the content of the failed rank's error file."""
-    told = failure.error_file_data["message"]
-    if not isinstance(told, dict):  # torch's own message if there is no file
+    report = failure.error_file_data["message"]
+    if not isinstance(report, dict):  # torch's own message if there is no file
         return Cause()
-    more = {key: value for key, value in told["extraInfo"].items() if key in Cause._fields}
-    return Cause(" ".join(told["message"].split()), **more)
+    more = {key: value for key, value in report["extraInfo"].items() if key in Cause._fields}
+    return Cause(" ".join(report["message"].split()), **more)
 
 
 def interrupted_by(failure: ProcessFailure) -> int:

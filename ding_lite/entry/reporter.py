@@ -30,7 +30,7 @@ STILL_ADVICE = (
     "such episodes."
 )
 WIDTH = 79  # characters of a line of the summary; a path may be longer
-WORDS = {"envstep": ("step", "iteration"), "train_iter": ("iteration", "epoch")}  # of the progress line
+WORDS = {"envstep": ("step", "iteration"), "train_iter": ("iteration", "epoch")}  # limit -> words of the progress line
 
 
 class RunReporter(AbstractContextManager[Any]):

@@ -209,7 +209,7 @@ class RolloutDataset(IterableDataset[Any]):
     def _find_place(self) -> Place:
         worker, place = get_worker_info(), self._place
         if worker is None or dist.is_initialized():  # a forked worker sees the group, a spawned one does not
-            local_world_size = os.environ.get("LOCAL_WORLD_SIZE", get_world_size())  # not every launcher sets it
+            local_world_size = os.environ.get("LOCAL_WORLD_SIZE", get_world_size())  # some launchers do not set it
             place = Place(get_rank(), get_world_size(), int(local_world_size))
         if worker is None:
             return place._replace(iteration=int(self._iterations[0]))

@@ -137,7 +137,7 @@ class BatchFeed(NoEnvironments):
 
     def __init__(self, loader: OfflineLoader, interrupt: Callable[[], bool]) -> None:
         self._loader, self._interrupt = loader, interrupt
-        self._rest: Iterator[dict[str, Any]] | None = None  # of the current epoch
+        self._rest: Iterator[dict[str, Any]] | None = None  # remaining batches of the current epoch
         self._until_agreed = 1  # batches until the next agreement, the same on all ranks
         self._begin, self._seconds, self._waited_before = 0.0, 0.0, 0.0
         self.interrupted = False

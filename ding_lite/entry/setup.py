@@ -51,7 +51,7 @@ from ding_lite.utils.tree import dotted_items
 from ding_lite.worker import EpisodeCollector, Evaluator, Player, ReplayBuffer, SampleCollector
 
 FIELDS = ("learn", "collect", "eval")  # the uses of a policy
-SHOWN_KEYS, LONGEST_VALUE = 4, 60  # in a message: keys, characters of a value
+SHOWN_KEYS, LONGEST_VALUE = 4, 60  # limits of a message: number of keys, characters of a value
 UNSET = "unset"
 # Rank 0 alone uses the directory and decides whether the run continues in it; notes are messages; machines may have
 # different numbers of cores. The environment gives the shapes to ranks whose config does not, and checks all others.

@@ -63,7 +63,7 @@ class Tracker(Callback):
     def check_installed(cls) -> None:
         """Raise `ConfigError` if the service's package is not installed, without importing it."""
         spec, name = importlib.util.find_spec(cls.package or __name__), cls.package
-        if spec is None or spec.origin is None:  # without an origin it is just a folder of this name
+        if spec is None or spec.origin is None:  # a spec without an origin is just a folder of this name
             raise ConfigError(f"tracker.type='{name}' needs the extra '{name}': pip install 'ding_lite[{name}]'.")
 
     def start(self) -> str:

@@ -89,7 +89,7 @@ def make_gymnasium(cfg_env: EasyDict, spec: Any = None) -> gymnasium.Env:
     except Exception as error:  # the environment's code may raise anything
         extra = EXTRAS.get(".".join(str(spec.entry_point).split(".")[:3]))
         if extra and isinstance(error, gymnasium.error.DependencyNotInstalled):
-            missing = str(error).partition(",")[0]  # then gymnasium's own extra, which for Box2D needs a compiler
+            missing = str(error).partition(",")[0]  # leaves out gymnasium's hint: its extra for Box2D needs a compiler
             raise ConfigError(
                 f"env.env_id '{spec.id}' needs the extra '{extra}' ({missing}): pip install 'ding_lite[{extra}]'."
             ) from error

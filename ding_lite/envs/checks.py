@@ -24,7 +24,7 @@ from ding_lite.utils.registry import ConfigError, UserError, closest, place_of
 from ding_lite.utils.tree import tree_leaves
 
 OLD_SIGNS = ("values to unpack", "unexpected keyword argument 'seed'", "unexpected keyword argument 'options'")
-VERSION = re.compile(r"-v\d+$")  # of an id
+VERSION = re.compile(r"-v\d+$")  # the version at the end of an id
 
 
 def given_id(env_id: str | None) -> str:
@@ -41,7 +41,7 @@ def find_id(env_id: str | None) -> Any:
         return gymnasium.spec(env_id)
     except gymnasium.error.NamespaceNotFound as error:
         namespace, _, name = env_id.partition("/")
-        known = [  # of all ids, the most similar one is seldom meant
+        known = [  # similar ids of the same kind: among all ids, the most similar one is seldom meant
             key
             for key in gymnasium.registry
             if key.endswith(f"/{name}") or closest(namespace, [key.rpartition("/")[0]])
@@ -114,7 +114,7 @@ def attempt(call: Callable[[], Any], name: str, what: str) -> Any:
         return call()
     except EnvError as error:
         raise ConfigError(str(error)) from error
-    except UserError:  # it already says what is wrong
+    except UserError:  # its message already says what is wrong
         raise
     except Exception as error:
         hint = f" {OLD_INTERFACE}." if any(sign in str(error) for sign in OLD_SIGNS) else ""

@@ -103,7 +103,7 @@ class EpisodeMonitor(VectorWrapper):
         obs = fit(obs, self.single_observation_space, self._stepped, (self.num_envs,))
         info = {key: value for key, value in raw_info.items() if key not in OWN_KEYS}
         self._return_N += raw_info.get(TRUE_REWARD, reward_N)  # only `env.wrappers` make a difference
-        check_finite(self._return_N, self._rewarded)  # of which wrappers and signs may hide that they are infinite
+        check_finite(self._return_N, self._rewarded)  # wrappers and signs may hide that a reward is infinite
         self._length_N += 1
         info["episode_return"], info["episode_length"] = self._return_N.copy(), self._length_N.copy()
         ended_N = terminated_N | truncated_N
@@ -119,9 +119,9 @@ class EpisodeMonitor(VectorWrapper):
             if self._episodic_life:
                 part_N |= info["lives"] < self._lives_N
                 self._lives_N = info["lives"].copy()
-            info["part_ended"] = part_N & ~ended_N  # where the game ended, `lives` already belongs to the next game
+            info["part_ended"] = part_N & ~ended_N  # at the end of a game, `lives` already belongs to the next game
         reward_N = (np.sign(reward_N) if self._clip_rewards else reward_N).astype(np.float32)
-        check_finite(reward_N, self._rewarded)  # which includes what float32 cannot hold
+        check_finite(reward_N, self._rewarded)  # also true of values that float32 cannot hold
         return obs, reward_N, terminated_N, truncated_N, info
 
     def cut(self, which_N: np.ndarray, obs: Any) -> Any:

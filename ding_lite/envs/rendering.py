@@ -74,7 +74,7 @@ def build_rendered(
     name = cfg_env.env_id or cfg_env.type
     try:
         env: gymnasium.Env = build_single(find_builder(cfg_env, builders), cfg_env, index)
-    except UserError:  # it already says what is wrong
+    except UserError:  # its message already says what is wrong
         raise
     except Exception as error:  # the environment's code may raise anything
         mode = f" with render_mode '{render_mode}'" if render_mode else ""
@@ -85,7 +85,7 @@ def build_rendered(
     if env.render_mode != render_mode:
         return _set_render_mode(env, name, render_mode)
     modes = env.metadata.get("render_modes") or [render_mode]  # a class that declares none is believed
-    if not _possible(render_mode, modes):  # of which gymnasium only warns
+    if not _possible(render_mode, modes):  # gymnasium only warns
         env.close()
         raise ConfigError(f"Environment '{name}' has no render mode '{render_mode}', only {list(modes)}.")
     return env
@@ -113,7 +113,7 @@ def _set_render_mode(env: gymnasium.Env, name: str, mode: str) -> gymnasium.Env:
     env.unwrapped.render_mode = "rgb_array" if shows_images else mode
     if not shows_images:
         return env
-    env.unwrapped.metadata = {"render_fps": FPS, **env.unwrapped.metadata}  # which HumanRendering requires
+    env.unwrapped.metadata = {"render_fps": FPS, **env.unwrapped.metadata}  # HumanRendering requires render_fps
     return HumanRendering(env)
 
 
@@ -220,7 +220,7 @@ class EpisodeRecorder(gymnasium.Wrapper):
             raise ConfigError(f"Cannot write videos into '{folder}': {error.strerror}.") from error
         self.paths: list[str] = []
         self._folder, self._ending, self._tolerant, self._complained = folder, ending, tolerant, False
-        self._frames: list[np.ndarray] = []  # of the running episode; empty if it is not recorded
+        self._frames: list[np.ndarray] = []  # frames of the running episode; empty if it is not recorded
         self._return = 0.0
         self._number = max((int(match[1]) for name in names if (match := NUMBERED.match(name))), default=0)
 

@@ -77,7 +77,7 @@ def _cast(obs: Any, space: gymnasium.Space[Any], where: str, batch: tuple[int, .
         raise EnvError(f"{where} = {_show(obs)} of shape {array.shape}, expected {shape} of its space {space}.")
     with np.errstate(invalid="ignore", over="ignore"):
         cast = array.astype(space.dtype, copy=False)
-    if cast.dtype.kind == "f":  # it may lose digits
+    if cast.dtype.kind == "f":  # floats may lose digits
         return cast
     wrong = cast != array
     if cast.dtype.itemsize > 1 or not isinstance(space, Box):

@@ -27,7 +27,7 @@ from ding_lite.envs.actions import ActionUnits
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_map
 
-CHANNELS = (1, 3, 4)  # of an image: grey, RGB, RGBA
+CHANNELS = (1, 3, 4)  # channels of an image: grey, RGB, RGBA
 LONGEST = 2**16  # numbers of a one-hot vector
 
 

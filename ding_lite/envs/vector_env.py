@@ -81,7 +81,7 @@ class SameProcessVectorEnv(MixedInfos, SyncVectorEnv):
         for i, (env, action) in enumerate(zip(self.envs, iterate(self.action_space, actions), strict=True)):
             obs, *flags, info = step_or_restart(env, action)
             write_row(self._observations, i, obs)
-            self._env_obs[i] = obs  # which gymnasium's `reset` of other environments writes again
+            self._env_obs[i] = obs  # gymnasium's `reset` of other environments writes this array again
             rows.append(flags)
             infos = self._add_info(infos, info, i)
         reward_N, terminated_N, truncated_N = map(np.array, zip(*rows, strict=True))

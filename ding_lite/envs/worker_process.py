@@ -110,7 +110,7 @@ class Nursery:
         """
         try:
             return self._ask(0, [pipe])
-        except LOST:  # it was killed, and its workers with it
+        except LOST:  # the nursery was killed, and its workers with it
             self.close()
             self._start()
             return self._ask(0, [pipe])
@@ -143,7 +143,7 @@ class Nursery:
                 [sys.executable, "-c", code],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[control.fileno(), self._memory],
-                process_group=0,  # it must survive a SIGKILL of the parent's group, to kill what environments started
+                process_group=0,  # survives a SIGKILL of the parent's group, to kill environments' processes
             )
 
     def _ask(self, number: int, files: list[int]) -> int:
@@ -216,7 +216,7 @@ def _fork_worker(pipe: Connection, control: socket.socket, memory: int) -> int:
 
 def _kill_group(pid: int, pids: set[int]) -> int:
     if pid not in pids:
-        return -signal.SIGKILL  # of a nursery that was killed, and its workers with it
+        return -signal.SIGKILL  # the nursery was killed, and its workers with it
     pids.remove(pid)
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)

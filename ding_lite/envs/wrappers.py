@@ -21,7 +21,7 @@ from ding_lite.utils.tree import tree_leaves
 TRUE_REWARD = "ding_lite.true_reward"  # key of `info`, which only the wrappers here set
 RECORDER = "RecordEpisodeStatistics"  # the wrapper whose place says which rewards are the true ones
 REPLACED = {"NormalizeObservation": "env.norm_obs", "NormalizeReward": "env.norm_reward"}
-KNOWN = tuple(name for name in gymnasium.wrappers.__all__ if name != "vector")  # which is a package
+KNOWN = tuple(name for name in gymnasium.wrappers.__all__ if name != "vector")  # `vector` is a package
 ENGINES = ("native", "env_pool")  # managers that play all environments at once
 TRIAL_STEPS = 16  # env steps of the episode that is played twice
 
@@ -98,7 +98,7 @@ def apply_wrappers(env: gymnasium.Env, wrappers: Sequence[Any]) -> gymnasium.Env
             env = meter = RewardMeter(env, below_all=number == 0)
         try:
             env = _find(name)(env, **options)
-        except UserError:  # it already says what is wrong
+        except UserError:  # its message already says what is wrong
             raise
         except Exception as error:  # a wrapper may raise anything
             cause = " ".join(f"{type(error).__name__}: {error}".split())

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ding_lite.model.arguments import ActionShape, HybridShape, branch_options, check_choice, hybrid_sizes, single_size
 from ding_lite.model.mlp import MLP, Activation
 
-LOG_SIGMA_RANGE = (-20.0, 2.0)  # for 'conditioned': keeps exp and its gradient finite
+LOG_SIGMA_RANGE = (-20.0, 2.0)  # range for 'conditioned': keeps exp and its gradient finite
 
 
 class GaussianHead(nn.Module):

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from ding_lite.utils.registry import ConfigError, closest
 
 F = TypeVar("F", bound=Callable[..., None])
-ObsShape = int | Sequence[int] | Mapping[str, Any]  # of a vector, of an image, or a dict of these
+ObsShape = int | Sequence[int] | Mapping[str, Any]  # shape of a vector or an image, or a dict of shapes
 ActionShape = int | Sequence[int]  # a number, also as the only one of a list; or the numbers of several choices
 HybridShape = Mapping[str, Any]  # an `ActionShape` for each of `action_type_shape` and `action_args_shape`
 HYBRID_SHAPES = ("action_type_shape", "action_args_shape")

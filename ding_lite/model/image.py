@@ -18,7 +18,8 @@ from ding_lite.model.mlp import Activation, find_activation, with_norm
 from ding_lite.utils.registry import ENCODER_REGISTRY, ConfigError
 
 KERNEL_SIZES, STRIDES = (8, 4, 3), (4, 2, 1)  # Mnih et al. 2015, doi:10.1038/nature14236
-CONVOLVE_DENSE = torch.backends.cpu.get_cpu_capability() == "AVX512"  # where a convolution beats a matrix product
+# With AVX512, a convolution is faster than a matrix product.
+CONVOLVE_DENSE = torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
 class _DenseByConvolution(torch.autograd.Function):

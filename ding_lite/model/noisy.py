@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 
-Noise = dict[str, dict[str, Tensor]]  # of one forward pass: layer name -> `input` [B, P] and `output` [B, Q]
+Noise = dict[str, dict[str, Tensor]]  # noise of one forward pass: layer name -> `input` [B, P] and `output` [B, Q]
 
 
 class NoisyLinear(nn.Module):

@@ -40,7 +40,7 @@ STYLE = {
     "lines.markersize": 3.5,
     "svg.hashsalt": "ding_lite",
 }
-MOST_LINES = 7  # in a panel: as many as there are colours
+MOST_LINES = 7  # lines in a panel: as many as there are colours
 Panel = tuple[str, str, list[tuple[Group, "Curve"]]]  # environment, figure, lines
 CHARACTER = 4.0  # points of a character of the legend, on average
 TITLE_CHARACTER = 5.2
@@ -215,7 +215,7 @@ def _line_style(number: int) -> dict[str, Any]:
         "color": COLORS[number % len(COLORS)],
         "linestyle": DASHES[number % len(DASHES)],
         "marker": MARKERS[number % len(MARKERS)],
-        "markevery": (0.02 * (number % 5), 0.14),  # in shares of the panel's diagonal
+        "markevery": (0.02 * (number % 5), 0.14),  # first marker and spacing, as shares of the panel's diagonal
         "markerfacecolor": "white" if number % 2 else COLORS[number % len(COLORS)],
     }
 

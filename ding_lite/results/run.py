@@ -191,7 +191,7 @@ def _read_records(path: Path) -> Iterator[dict[str, Any]]:
         lines = path.read_bytes().splitlines() if path.exists() else []
     except OSError as error:
         raise UserError(f"Cannot read '{path}': {error.strerror}.") from None
-    start = None  # of a run that was recorded without `seconds`, whose pauses count
+    start = None  # the run was recorded without `seconds`: pauses count
     for number, line in enumerate(lines, 1):
         try:
             record = json.loads(line)
@@ -282,11 +282,11 @@ class RecordReader:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._path, self._place = path, 0  # in bytes
+        self._path, self._place = path, 0  # place in bytes
         self.count, self.cut = 0, False
 
-    def read(self, told: int = 0) -> list[dict[str, Any]]:
-        """Return the new records, without the first `told` lines of the file and without damaged lines."""
+    def read(self, skip: int = 0) -> list[dict[str, Any]]:
+        """Return the new records, without the first `skip` lines of the file and without damaged lines."""
         try:
             with open(self._path, "rb") as file:
                 self.cut = os.fstat(file.fileno()).st_size < self._place
@@ -298,7 +298,7 @@ class RecordReader:
             return []
         added = added[: added.rfind(b"\n") + 1]
         lines = added.split(b"\n")[:-1]
-        new = lines[max(told - self.count, 0) :]
+        new = lines[max(skip - self.count, 0) :]
         self._place += len(added)
         self.count += len(lines)
         found = []

@@ -24,7 +24,7 @@ from ding_lite.results.extras import load_extra
 
 LEVEL = 0.95
 AVERAGES = ("mean", "iqm")
-DRAWS = 9999  # of a bootstrap
+DRAWS = 9999  # resamples of a bootstrap
 SLIT = 1e-9
 MOST_VALUES = 2_000_000  # numbers of a bootstrap that are in memory at once
 

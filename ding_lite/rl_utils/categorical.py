@@ -77,7 +77,7 @@ def project_distribution(dist_BK: Tensor, atom_BK: Tensor, v_min: float, v_max: 
     """
     num_atoms = dist_BK.shape[-1]
     clipped_BK = atom_BK.clamp(v_min, v_max) + 0.0 * atom_BK  # an infinite return becomes nan and is noticed
-    place_BK = (clipped_BK - v_min) * ((num_atoms - 1) / (v_max - v_min))  # in units of dz, from v_min
+    place_BK = (clipped_BK - v_min) * ((num_atoms - 1) / (v_max - v_min))  # position in units of dz, from v_min
     index_K1 = torch.arange(num_atoms, dtype=dist_BK.dtype, device=dist_BK.device)[:, None]
     share_BKK = (1.0 - (place_BK.clamp(max=num_atoms - 1)[:, None] - index_K1).abs()).clamp(min=0.0)
     return (share_BKK * dist_BK[:, None]).sum(-1)

@@ -32,7 +32,7 @@ from ding_lite.utils.tree import dotted_items
 
 PERIOD = 0.5  # seconds between two checks of the runs
 MAX_FAILURES = 3  # failed trials of this process, without any other, after which it gives up
-TRIALS = 20  # unless --trials says another number; a grid has as many as it has places
+TRIALS = 20  # default of --trials; a grid has one for each of its points
 MARKS = 20  # moments at which runs with a limit are compared
 FAR = 10**6  # more than the evaluations of a run without a limit
 LIMITS = {"max_env_step": ("envstep", "env steps"), "max_train_iter": ("train_iter", "learner iterations")}
@@ -88,7 +88,7 @@ class Sweep:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"Cannot make the sweep's directory '{self._folder}': {error.strerror}.") from None
-        tpe = optuna.samplers.TPESampler(constant_liar=True)  # so that simultaneous trials try different values
+        tpe = optuna.samplers.TPESampler(constant_liar=True)  # simultaneous trials then try different values
         warm_up = self._limit // 4 + 1 if self._limit else MARKS // 4  # a quarter of the first run
         median = optuna.pruners.MedianPruner(n_startup_trials=args.prune_after, n_warmup_steps=warm_up)
         self._study = open_study(
@@ -197,7 +197,7 @@ class Sweep:
     def _train(self, trial: Trial, seed: int, before: Sequence[float]) -> Steps:
         """Train with a seed, or continue its run, and return its score."""
         run = self._find_run(trial, seed)
-        while run.directory.is_dir() and is_active(run.directory):  # it still writes its last checkpoint
+        while run.directory.is_dir() and is_active(run.directory):  # the run still writes its last checkpoint
             yield
         if read_result(str(run.directory)).get("stop_reason", "interrupted") != "interrupted":
             if self._falls_behind(trial, run, before, ended=True):

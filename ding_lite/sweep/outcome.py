@@ -20,7 +20,7 @@ from ding_lite.utils.registry import UserError
 
 TABLE, BEST = "trials.csv", "best_config.py"
 WIDTH, SHOWN = 80, 20  # characters of a line of the table on the terminal, and its trials
-DIGITS = 4  # of a value in the table
+DIGITS = 4  # significant digits of a value in the table
 ENDINGS = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
 PICTURES = {  # Optuna's functions, and the numbers of complete trials and of keys that they need
     "curves.png": ("plot_intermediate_values", 1, 1),

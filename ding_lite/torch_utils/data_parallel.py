@@ -93,7 +93,7 @@ class OverlappedLoss:
                     "policy.data_parallel='ddp': the loss does not use all parameters of the network. Set "
                     "policy.ddp.find_unused_parameters=True."
                 ) from error
-            dist.all_reduce(self._flat.flag)  # it is not a parameter, so DDP does not average it
+            dist.all_reduce(self._flat.flag)  # DDP averages parameters only, and the flag is none
             await_gpu(self._flat.flag)
 
 

@@ -52,7 +52,7 @@ def minibatches(samples: dict[str, Any], batch_size: int, sizes: list[int]) -> l
     parts: list[dict[str, Any]] = [tree_map(lambda piece: piece[k], pieces) for k in range(count)]  # noqa: B023
     if len(set(sizes)) > 1:
         for k, part in enumerate(parts):
-            size_R = [size // count + (k < size % count) for size in sizes]  # as tensor_split cuts
+            size_R = [size // count + (k < size % count) for size in sizes]  # the sizes that tensor_split gives
             like = next((leaf for leaf in tree_leaves(part) if leaf.is_floating_point()), torch.empty(0))
             scale_B = like.new_full((size_R[get_rank()],), size_R[get_rank()] * len(sizes) / sum(size_R))
             part["weight"] = part["weight"] * scale_B if "weight" in part else scale_B

@@ -19,7 +19,7 @@ from ding_lite.utils.registry import UserError
 SMALL = 100_000  # parameters; below, several threads take longer than one, above all on a busy machine
 CLOSED = ("builtins", "torch", "numpy", "gymnasium", "functools", "types")  # packages whose objects are not searched
 MIXER = 0x9E3779B97F4A7C15 - 2**64  # an odd number from the golden ratio, whose multiples look random
-INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by size in bytes
+INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # integer types by their size in bytes
 
 
 def modules_of(policy: Any) -> list[nn.Module]:
@@ -40,7 +40,7 @@ def _walk(value: Any, seen: set[int]) -> Iterator[nn.Module]:
         return
     seen.add(id(value))
     if isinstance(value, nn.Module):
-        if not isinstance(value, DistributedDataParallel):  # it wraps a network that is found elsewhere
+        if not isinstance(value, DistributedDataParallel):  # the wrapped network is found elsewhere
             yield value
         return
     if isinstance(value, Mapping):
@@ -155,7 +155,7 @@ def check_ranks(value: tuple[int, int], iteration: int) -> None:
         RankDriftError: on every rank, if some ranks differ from the majority (from rank 0 if there is none).
     """
     values = all_gather_object(value)
-    usual = Counter(values).most_common(1)[0][0]  # of several that are equally common, that of the lowest rank
+    usual = Counter(values).most_common(1)[0][0]  # among equally common values, the one of the lowest rank
     others = [str(rank) for rank, each in enumerate(values) if each != usual]
     if others:
         raise RankDriftError(

@@ -54,7 +54,7 @@ class StepCheck:
         self._step = _Step({}, {})
         self._loss: Tensor | float = 0.0
         self._pending: tuple[_Step, Tensor, torch.cuda.Event | None] | None = None
-        self._verdict: Tensor | None = None  # of the pending step, 1 if skipped, in memory that a GPU can write
+        self._verdict: Tensor | None = None  # verdict on the pending step (1: skipped), in memory that a GPU can write
 
     def begin(self, batch: dict[str, Any], figures: dict[str, Tensor]) -> None:
         """Begin a step.

@@ -21,7 +21,7 @@ from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.ranks.ranks import alone
 
 CLIP = 10.0  # largest absolute value of a normalised observation, and by default of a reward
-OBS_KEYS = ("obs", "next_obs", "last_obs", "final_obs")  # of blocks and batches
+OBS_KEYS = ("obs", "next_obs", "last_obs", "final_obs")  # keys of blocks and batches that hold observations
 MASK = "action_mask"  # part of an observation that is never normalised
 
 

@@ -18,7 +18,7 @@ from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.schedule import Scheduled
 
-Loss = Callable[[dict[str, Any]], tuple[Tensor, dict[str, Tensor]]]  # of a batch, and detached figures
+Loss = Callable[[dict[str, Any]], tuple[Tensor, dict[str, Tensor]]]  # (batch) -> (loss, detached figures)
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
     "adamw": torch.optim.AdamW,

@@ -85,7 +85,7 @@ class RunningMeanStd(nn.Module):
         new = joined_moments(number, mean, (values - mean).square().sum(0))
         old = (self.count.expand_as(mean), self.mean, self.var * self.count)
         count, mean, square = merge_moments(*(torch.stack(pair) for pair in zip(old, new, strict=True)))
-        sound = square.isfinite().all()  # on the device, without waiting for it
+        sound = square.isfinite().all()  # stays on the device, so that the host does not wait
         for buffer, value in ((self.count, count.max()), (self.mean, mean), (self.var, square / count)):
             buffer.copy_(torch.where(sound, value, buffer))
 

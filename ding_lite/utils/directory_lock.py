@@ -44,7 +44,7 @@ def holders(path: str | os.PathLike[str]) -> list[int]:
     """
     directory, found = os.path.realpath(path), set[int]()
     for opened in glob.iglob("/proc/[0-9]*/fd/*"):
-        with suppress(OSError):  # it has ended
+        with suppress(OSError):  # the owner has ended
             if os.readlink(opened) == directory:
                 found.add(int(opened.split("/")[2]))
     return sorted(found - {os.getpid()})

@@ -29,7 +29,7 @@ from ding_lite.utils.registry import ConfigError, closest
 SECTION = object()  # the type of a dict that declares no keys yet
 LARGEST_INT = 2**31 - 1
 WORDS = {"True": True, "False": False, "None": None}  # words that a user may write in lower case
-ACTIVATIONS = {"ReLU": "relu", "Tanh": "tanh", "GELU": "gelu", "ELU": "elu", "SiLU": "silu"}  # of torch's classes
+ACTIVATIONS = {"ReLU": "relu", "Tanh": "tanh", "GELU": "gelu", "ELU": "elu", "SiLU": "silu"}  # torch's class -> name
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ class ExperimentLogger(AbstractContextManager[Any]):
             with self._tolerant():
                 if position < self._metrics.tell():
                     self._metrics.truncate(position)
-                    self._metrics.seek(0, os.SEEK_END)  # where `position` of a checkpoint without new figures has to be
+                    self._metrics.seek(0, os.SEEK_END)  # `position` of a checkpoint without new figures must be the end
             start = SessionLog(status=SessionLog.START)
             with self._tolerant():
                 self._write_event(Event(wall_time=time.time(), step=step, session_log=start))
@@ -253,7 +253,7 @@ class Progress(AbstractContextManager[Any]):
         self._options: dict[str, Any] = {"bar_format": layout, "unit": "", "unit_scale": True, "initial": start}
         self._total, self._log = total, log
         self._enabled, self._bar = enabled, None
-        self._began = self._last_line = (time.monotonic(), start)  # when, steps
+        self._began = self._last_line = (time.monotonic(), start)  # (time, steps)
         self._last_note = time.monotonic()
         if enabled and _shows_updates(sys.stderr):
             self._bar = _Bar(total=total, dynamic_ncols=True, smoothing=0.05, desc=_describe({}), **self._options)

@@ -16,7 +16,7 @@ from ding_lite.utils.tree import dotted_items
 
 VARIABLE = re.compile(r"\$\{(\w+)\}")
 SECRET = r"(?:password|passwd|pwd|secret|token|api_?key)"
-KEY = re.compile(f"(?:^|[._]){SECRET}$", re.IGNORECASE)  # of an option that is a password
+KEY = re.compile(f"(?:^|[._]){SECRET}$", re.IGNORECASE)  # key of an option that is a password
 USER = re.compile(r"://(?!/)[^\s'\"]*@")  # whatever is before the host of a URL
 PASSWORD = re.compile(r"://[^\s/:@]*:(?!\d+/)[^\s@]+@")
 TOKEN = re.compile(r"https?://[^\s/:@]+@", re.IGNORECASE)  # web servers accept a token in place of a user

@@ -29,7 +29,7 @@ class RunProcess:
 
     def __init__(self, words: Sequence[str], side_by_side: int = 1) -> None:
         environment = dict(os.environ)
-        if side_by_side > 1:  # or each would use all cores
+        if side_by_side > 1:  # otherwise each would use all cores
             cores = usable_cores() // side_by_side
             environment.setdefault("OMP_NUM_THREADS", str(max(cores, 1)))
         self._output = tempfile.TemporaryFile("w+")  # noqa: SIM115 closed by close()
@@ -39,7 +39,7 @@ class RunProcess:
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=self._output,
-            start_new_session=True,  # so that Ctrl-C comes once, through this process
+            start_new_session=True,  # Ctrl-C then reaches the child once, through this process
             preexec_fn=partial(end_with_parent, signal.SIGTERM, os.getpid()),
         )
 
@@ -106,5 +106,5 @@ def end_with_parent(signum: int, parent: int) -> None:
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signum)
-    if os.getppid() != parent:  # it ended before prctl was called
+    if os.getppid() != parent:  # the parent ended before prctl was called
         os._exit(1)

@@ -132,14 +132,14 @@ class Evaluator:
         state = random_state()
         obs, _ = self._env.reset(seed=self._seeds_at(self.eval_count))  # type: ignore[arg-type]  # lists are accepted
         self._policy.reset(explore=False)
-        told, n_step = time.monotonic(), 0
+        reported, n_step = time.monotonic(), 0
         before: tuple[int, Any] = (-1, None)  # episodes and observations at the last call of `on_progress`
         while due_N.any() and not self._interrupt():
             heartbeat("evaluate")
-            if self._on_progress and time.monotonic() - told >= PROGRESS_PERIOD:
+            if self._on_progress and time.monotonic() - reported >= PROGRESS_PERIOD:
                 still = before[0] == len(returns) and _same_rows(before[1], obs, due_N > 0)
                 self._on_progress(len(returns), n_step, still)
-                told, before = time.monotonic(), (len(returns), tree_map(np.array, obs))
+                reported, before = time.monotonic(), (len(returns), tree_map(np.array, obs))
             n_step += 1
             action = self._policy.act(obs, explore=False)["action"]
             obs, _, terminated, truncated, info = self._env.step(tree_map(lambda leaf: leaf.cpu().numpy(), action))

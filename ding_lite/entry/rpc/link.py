@@ -69,17 +69,17 @@ class RPCLink(AbstractContextManager[Any]):
 
     def __enter__(self) -> RPCLink:
         # A separate store on a free port, because the launcher's store may hold addresses of an earlier attempt.
-        addr, told = os.environ.get("MASTER_ADDR", "localhost"), [0]
+        addr, ports = os.environ.get("MASTER_ADDR", "localhost"), [0]
         if self._rank == AGENT:
             self._store = host_store(addr, 0, self._timeout)
-            told = [self._store.port]
+            ports = [self._store.port]
         # With this variable, rpc joins a running store; otherwise it opens one, on a port that is chosen in advance.
         there = set_variables({"TORCHELASTIC_USE_AGENT_STORE": "True"})
         with carried(), there, warnings.catch_warnings():
-            dist.broadcast_object_list(told, src=AGENT)
+            dist.broadcast_object_list(ports, src=AGENT)
             warnings.filterwarnings("ignore", "You are using a Backend", UserWarning)  # torch's own way to open rpc
             options = rpc.TensorPipeRpcBackendOptions(
-                rpc_timeout=self._timeout, init_method=f"tcp://{addr}:{told[0]}", _transports=TRANSPORTS
+                rpc_timeout=self._timeout, init_method=f"tcp://{addr}:{ports[0]}", _transports=TRANSPORTS
             )
             rpc.init_rpc(_name(self._rank), None, self._rank, len(self.observers) + 1, options)
         return self
@@ -112,7 +112,7 @@ class RPCLink(AbstractContextManager[Any]):
             if isinstance(item, tuple):
                 yield item
             else:
-                result(item)  # it may be an error
+                result(item)  # raises the error, if it is one
                 arrived += 1
 
 

@@ -150,7 +150,7 @@ class DDPGPolicy(Policy):
         return output
 
     def _init_collect(self) -> None:
-        self._noise_ND: Tensor | None = None  # of the Ornstein-Uhlenbeck process; None: zeros
+        self._noise_ND: Tensor | None = None  # state of the Ornstein-Uhlenbeck process; None: zeros
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class PGPolicy(Policy):
         """
         nothing = torch.zeros_like(block["reward"])
         data = gae_data(nothing, nothing, block["reward"], block["done"], block["traj_flag"])
-        returns = gae(data, self._cfg.discount_factor, lambda_=1.0)  # if all values are zero, advantages are returns
+        returns = gae(data, self._cfg.discount_factor, lambda_=1.0)  # with values of zero, advantages are returns
         columns = {"obs": block["obs"], "action": block["action"], "return_": returns}
         counted_TN = first_episodes(block["final_index"], *block["reward"].shape)
         return tree_map(lambda leaf: leaf[counted_TN], columns)

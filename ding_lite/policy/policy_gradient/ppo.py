@@ -115,7 +115,7 @@ class PPOPolicy(Policy):
     def __init__(self, cfg: EasyDict, *args: Any, **kwargs: Any) -> None:
         """Build the policy as `Policy` does. Without the learn mode it can still compute its loss."""
         self._sequences = Sequences(self) if cfg.model.get("lstm_type") else None
-        self._adapted_kl_beta: float | None = None  # as `kl_adaptive` has changed it
+        self._adapted_kl_beta: float | None = None  # value after changes by `kl_adaptive`
         super().__init__(cfg, *args, **kwargs)
 
     @staticmethod
@@ -127,7 +127,7 @@ class PPOPolicy(Policy):
 
     def _init_learn(self) -> None:
         self._value_stats = RunningMeanStd().to(self._device)
-        self._kl: list[Tensor] = []  # of the updates since the last collect, if they are computed
+        self._kl: list[Tensor] = []  # divergences of the updates since the last collect, if they are computed
         super()._init_learn()
 
     def _init_collect(self) -> None:

@@ -60,7 +60,7 @@ class PPOOffPolicy(PPOPolicy):
         observations that are normalised by the newest statistics, as they are in batches.
         """
         self._kl.clear()
-        normalizer = self.normalizer  # it changes the batches from replay, but not this block
+        normalizer = self.normalizer  # normalises the batches from replay, but not this block
         given = normalizer.normalize(block) if isinstance(normalizer, Normalizer) else block
         value_TN, next_value_TN = self._values(self._to_device(given), recompute=given is not block)
         if self._cfg.learn.value_norm:

@@ -217,7 +217,7 @@ def _load(path: str, name: str | None = None, is_newest: bool = False) -> Loaded
 def _read_global(path: str, expected: str | None) -> tuple[dict[str, Any], str, list[Any]]:
     """Return the state, the name and the parts' checksums of a global file; `expected` is a name that it must have."""
     state, record = read_checkpoint(path)
-    if expected is None and record == {}:  # from save_checkpoint: a state alone
+    if expected is None and record == {}:  # a file of save_checkpoint holds a state alone
         return state, os.path.basename(path).removesuffix(".pth.tar"), []
     name, parts = record.get("name"), record.get("parts", "missing")
     fits = isinstance(parts, list) and all(isinstance(part, str | None) for part in parts)

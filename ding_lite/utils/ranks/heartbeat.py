@@ -119,9 +119,9 @@ def record_cause(
     if path:
         own = {"traceback": trace, "mistake": mistake, "lost_peer": lost_peer}
         more = {"py_callstack": cause, "timestamp": str(int(time.time())), **own}
-        told = {"message": cause, "extraInfo": more}
+        report = {"message": cause, "extraInfo": more}
         with suppress(OSError), open(path, "w") as file:
-            json.dump({"message": told}, file)
+            json.dump({"message": report}, file)
 
 
 class HangWatch:

@@ -260,7 +260,7 @@ def _create_leaders(leaders: list[int]) -> Any:
     """Return the process group of the first rank of each machine; for other ranks it has no meaning."""
     if len(leaders) in (1, dist.get_world_size()):
         return dist.group.WORLD
-    return dist.new_group(leaders, backend="gloo")  # with the time-out of the whole group
+    return dist.new_group(leaders, backend="gloo")  # inherits the time-out of the whole group
 
 
 def _share() -> tuple[list[list[Peer]], Any]:
@@ -273,7 +273,7 @@ def _share() -> tuple[list[list[Peer]], Any]:
         UserError: the ranks have different versions of a package.
     """
     rank = dist.get_rank()
-    peers = [Peer(*told) for told in _gather(describe_rank(rank))]
+    peers = [Peer(*fields) for fields in _gather(describe_rank(rank))]
     check_versions(peers)
     groups: dict[str, list[Peer]] = {}
     for peer in peers:

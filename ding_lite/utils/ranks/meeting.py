@@ -61,7 +61,7 @@ class _Wait:
     """A wait for other ranks: it says for whom it waits, ends after the time-out, and can be interrupted."""
 
     def __init__(self, launch: Launch, timeout: float) -> None:
-        self._launch, self._timeout, self._waited, self._told = launch, timeout, 0.0, False
+        self._launch, self._timeout, self._waited, self._announced = launch, timeout, 0.0, False
         self._last = time.monotonic()
 
     def pause(self, missing: Callable[[], Sequence[int]], why: str = "") -> None:
@@ -76,8 +76,8 @@ class _Wait:
         self._last = now
         if self._waited >= self._timeout:
             raise RuntimeError(f"{name_ranks(missing())} did not come{why and f': {why}'}")
-        if self._waited >= FIRST_MESSAGE and not self._told:
-            self._told = True
+        if self._waited >= FIRST_MESSAGE and not self._announced:
+            self._announced = True
             ranks, size = missing(), self._launch.world_size
             sys.stderr.write(
                 f"[rank {self._launch.rank}] waiting for {len(ranks)} of {size} ranks at {show_place(self._launch)} "
@@ -186,7 +186,7 @@ def meet(launch: Launch, timeout: float, prepared: Mapping[str, str]) -> Meeting
         keeper = describe_process(-1, os.getppid()) if _launcher_keeps_store() else me
         others = [json.loads(store.get(f"{key}/is/{rank}")) for rank in range(1, launch.world_size)]
         store.set(f"{key}/all", json.dumps([keeper, me, *others]))
-    keeper, *peers = (Peer(*told) for told in json.loads(store.get(f"{key}/all")))
+    keeper, *peers = (Peer(*fields) for fields in json.loads(store.get(f"{key}/all")))
     store.add(f"{key}/read", 1)
     end = time.monotonic() + GOODBYE
     while launch.rank == 0 and store.add(f"{key}/read", 0) < launch.world_size and time.monotonic() < end:

@@ -85,9 +85,9 @@ class Watchdog(HangWatch):
         self._silence = max(dead_timeout / 2, dead_timeout - EXIT_DELAY - 2 * INTERVAL)
         self._store: dist.Store | None = None
         self._beats, self._heard = [FIRST_BEAT] * self._size, [0.0] * self._size
-        self._reached = 0.0  # when it reached the store, in seconds that it ran
+        self._reached = 0.0  # value of the clock when this rank last reached the store
         self._number, self._left = 1, ""
-        self._published = NO_CAUSE  # by any rank
+        self._published = NO_CAUSE  # the cause that any rank has published
         self._cause, self._found = "", threading.Event()
 
     def start(self) -> None:
@@ -269,7 +269,7 @@ class Watchdog(HangWatch):
         """
         if self._store is None:
             return ""
-        key, told = f"{self._key}/mistake", list[str]()
+        key, found = f"{self._key}/mistake", list[str]()
 
         def ask(store: dist.Store) -> None:
             deadline = time.monotonic() + LAST_WORD
@@ -279,10 +279,10 @@ class Watchdog(HangWatch):
                 while not store.check([key]) and time.monotonic() < deadline:
                     time.sleep(LEAVE_POLL_PERIOD / 10)
                 if store.check([key]):
-                    told.append(store.get(key).decode())
+                    found.append(store.get(key).decode())
 
         _bounded(partial(ask, self._store), LAST_WORD + NOTICE)
-        return "".join(told)
+        return "".join(found)
 
     def stop(self, status: int = 0, cause: str = "", alike: bool = False) -> None:
         """End the thread, and report how this rank leaves, and why if it failed.
@@ -315,7 +315,7 @@ class Watchdog(HangWatch):
     def _wait_for_all(self, store: dist.Store, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and store.add(f"{self._key}/left", 0) < self._size:
-            self._tell(store)  # it is alive
+            self._tell(store)  # shows that this rank is alive
             time.sleep(LEAVE_POLL_PERIOD / 10)
         if self._hosts_store:
             time.sleep(

@@ -28,8 +28,8 @@ NAMES = {  # the names that files may use for a column; the first is ours and DI
     "done": ("done", "terminals", "terminations", "terminated", "dones"),
     "traj_flag": ("traj_flag", "timeouts", "truncations", "truncated"),
 }
-ROUNDING = 5e-4  # by which an action may exceed the bounds of a Box, relative to its width
-ROWS_AT_ONCE = 2**16  # in a pass over the whole data set
+ROUNDING = 5e-4  # how far an action may exceed the bounds of a Box, relative to its width
+ROWS_AT_ONCE = 2**16  # rows read at once in a pass over the whole data set
 FLAGS = ("done", "traj_flag", PADDING)
 
 

@@ -29,7 +29,7 @@ KINDS = ("hdf5", "npz", "npy", "minari")
 ENDINGS = {".hdf5": "hdf5", ".h5": "hdf5", ".npz": "npz"}
 PICKLES = (".pkl", ".pickle", ".pth", ".pt")
 MINARI_ID = re.compile(r"-v\d+$")
-ATTRIBUTES = "attributes"  # where .npz files and directories keep what HDF5 has as attributes
+ATTRIBUTES = "attributes"  # name under which .npz files and directories keep HDF5's attributes
 UNITS = "action_units"  # attribute of a data set
 PADDING = "padding"  # column that is True in rows that hold an observation, but no step
 

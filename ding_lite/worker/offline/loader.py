@@ -225,7 +225,8 @@ class OfflineLoader:
         if threading.current_thread() is not threading.main_thread():
             return iter(loader)
         handler = signal.getsignal(signal.SIGCHLD)
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the worker's guard has installed its handlers
+        # Signals are blocked until the worker's guard has installed its handlers.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
             return iter(loader)
         finally:

@@ -16,7 +16,7 @@ from ding_lite.worker.replay.ring import Ring, Sampler, View
 
 CHUNK = 2**23  # bytes that are compressed together, before compression
 WORTHWHILE = 4  # the first chunk must shrink by this factor: writing to disk is about as fast as compressing
-LEVEL = 1  # of zlib; higher levels take longer and gain little
+LEVEL = 1  # zlib's level; higher ones take longer and gain little
 
 
 def replay_state(ring: Ring, sampler: Sampler, view: View) -> dict[str, Any]:

@@ -83,7 +83,7 @@ class EpisodeStream:
     """
 
     def __init__(self, num_envs: int) -> None:
-        self._parts: list[list[dict[str, Any]]] = [[] for _ in range(num_envs)]  # of the running episodes
+        self._parts: list[list[dict[str, Any]]] = [[] for _ in range(num_envs)]  # parts of the running episodes
 
     def take(self, block: dict[str, Any]) -> list[dict[str, Any]]:
         """Take a rollout block `[T, N, ...]` and return the episodes that ended in it.
