@@ -251,6 +251,8 @@ class Schedules:
         self._schedules = find_schedules(cfg, declared_keys(policy_cls))
         self._counts = {"env_step": 0, "iteration": 0, "collect": -1}  # -1: no collect has begun
         self.figures: dict[str, float] = {}
+        self._read_counts = {schedule.by for schedule in self._schedules.values()}
+        self._set_at: list[int] = []  # values of these counts when the numbers were last set
         self._followers = {path: Scheduled(self._number(path), partial(self._number, path)) for path in self._schedules}
         self.cfg = cfg
         if self._followers:
@@ -276,7 +278,11 @@ class Schedules:
         return schedule.at(max(self._counts[schedule.by], 0))
 
     def set_numbers(self) -> None:
-        """Write the current numbers into the config, and into the figures for the log."""
+        """Write the current numbers into the config, and into the figures for the log, if their counts have changed."""
+        counts = [self._counts[by] for by in self._read_counts]
+        if counts == self._set_at:
+            return
+        self._set_at = counts
         for path in self._schedules:
             number = self.figures[path.removeprefix("learn.")] = self._number(path)
             if isinstance(place := get_key(self.cfg, path), float):
