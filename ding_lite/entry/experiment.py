@@ -130,13 +130,14 @@ class Experiment:
         with ExitStack() as stack:
             self._keeper = keeper = stack.enter_context(RunKeeper(setup, policy, axis))
             self._reporter = keeper.reporter
-            self._has_callbacks = bool(callbacks)  # the same on all ranks, which trackers are not
+            self._has_callbacks = bool(callbacks)  # equal on all ranks; trackers exist on rank 0 only
             self._callbacks = CallbackList([*callbacks, *create_trackers(keeper.reporter, stack)])
             self._reward_model = reward_model = setup.create_reward_model(policy)
             self._source = source = create_source(setup, policy, keeper.guard, stack)
             self.collector = source.collector
-            options = (lambda: keeper.guard.requested, keeper.reporter.evaluating, stack)
-            self.evaluator = setup.create_evaluator(policy, *options)
+            self.evaluator = setup.create_evaluator(
+                policy, lambda: keeper.guard.requested, keeper.reporter.evaluating, stack
+            )
             hook = setup.cfg.policy.learn.learner.hook
             self.learner = Learner(
                 policy,

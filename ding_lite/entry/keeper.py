@@ -61,7 +61,7 @@ class RunKeeper(AbstractContextManager[Any]):
         self._on_save: Callable[[str], None] | None = None
         self._replay: ReplayBuffer | None = None
         self._changes: list[str] = []  # values that were changed since the run began
-        self._saved_iter = -1  # of the last attempt; -1: none
+        self._saved_iter = -1  # iteration of the last attempt to save; -1: none
         self._saved: tuple[int, ...] = ()  # counts of the newest checkpoint, see `_moment`; empty: none
         self._resumes: bool = on_rank_0(lambda: setup.cfg.policy.learn.resume_training)
         with ExitStack() as stack:

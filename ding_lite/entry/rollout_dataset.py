@@ -200,8 +200,10 @@ class RolloutDataset(IterableDataset[Any]):
         if POLICY_REGISTRY.find(policy.type).learns_from == "collect":
             return None
         batch_size = policy.learn.batch_size if self.unit == "batch" else None
-        options = (policy.get("nstep", 1), policy.discount_factor, self._frame_stack)
-        return TransitionStream(n_step, num_envs, *options, batch_size=batch_size)
+        nstep = policy.get("nstep", 1)
+        return TransitionStream(
+            n_step, num_envs, nstep, policy.discount_factor, self._frame_stack, batch_size=batch_size
+        )
 
     def _envstep(self, world_size: int) -> int:
         return int(self._counts[:, 0].sum()) * world_size

@@ -84,8 +84,8 @@ def serial_pipeline_onpolicy(
     so a run may exceed `max_train_iter` by the iterations of one collect.
     """
     limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
-    options = (input_cfg, seed, env_setting, model, overrides)
-    setup = prepare_run(*options, pipeline="serial_pipeline_onpolicy", limits=limits)
+    pipeline = "serial_pipeline_onpolicy"
+    setup = prepare_run(input_cfg, seed, env_setting, model, overrides, pipeline=pipeline, limits=limits)
     process = policy_process(setup, get_rank(), "policy")
     with process as policy, Experiment(setup, policy, callbacks=callbacks) as experiment:
         while not experiment.finished():

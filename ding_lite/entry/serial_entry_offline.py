@@ -76,8 +76,8 @@ def learn_offline(
     if env_setting is not None:
         env_fn, _, evaluator_cfgs = env_setting
         env_setting = (env_fn, evaluator_cfgs, evaluator_cfgs)
-    options = (input_cfg, seed, env_setting, model, overrides)
-    setup = prepare_run(*options, pipeline="serial_pipeline_offline", limits={"max_train_iter": max_train_iter})
+    limits, pipeline = {"max_train_iter": max_train_iter}, "serial_pipeline_offline"
+    setup = prepare_run(input_cfg, seed, env_setting, model, overrides, pipeline=pipeline, limits=limits)
     dataset = read_alike(setup.cfg, setup.spec)
     feed = partial(create_feed, dataset)
     with (

@@ -119,7 +119,7 @@ class EpisodeMonitor(VectorWrapper):
             if self._episodic_life:
                 part_N |= info["lives"] < self._lives_N
                 self._lives_N = info["lives"].copy()
-            info["part_ended"] = part_N & ~ended_N  # at the end of a game, `lives` already belongs to the next game
+            info["part_ended"] = part_N & ~ended_N  # after a game's end, `lives` is the next game's
         reward_N = (np.sign(reward_N) if self._clip_rewards else reward_N).astype(np.float32)
         check_finite(reward_N, self._rewarded)  # also true of values that float32 cannot hold
         return obs, reward_N, terminated_N, truncated_N, info

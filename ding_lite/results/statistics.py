@@ -82,7 +82,7 @@ def intervals(values_RP: NDArray[Any], kind: str = "mean") -> tuple[NDArray[Any]
         axis=0,
         confidence_level=_expanded_level(count),
         method="percentile",
-        rng=np.random.default_rng(0),  # the same runs give the same intervals
+        rng=np.random.default_rng(0),  # fixed, so that the same runs give the same intervals
     )
     return result.confidence_interval.low, result.confidence_interval.high
 

@@ -34,7 +34,7 @@ class _Here:
     """The state of this process for rpc's threads, which can only call functions of a module."""
 
     service: Any = None
-    inbox: queue.SimpleQueue[Request | Future[Any] | Exception] = queue.SimpleQueue()  # of the main thread
+    inbox: queue.SimpleQueue[Request | Future[Any] | Exception] = queue.SimpleQueue()  # read by the main thread
 
 
 @rpc.functions.async_execution  # type: ignore[untyped-decorator]  # torch's has no hints

@@ -37,14 +37,14 @@ SLOT = 1 << 16  # bytes that a rank can give to one collective
 LINE = 8  # int64 numbers between two ranks' cells, which puts each on its own cache line
 COUNT, LEFT = 0, 1  # in a rank's cells: the number of barriers that it has reached; whether it has left
 HEADERS = 2  # in a rank's cells: the headers of its last two collectives
-ASKED = 4  # in a rank's cells: `progress.asked`
+ASKED = 4  # index in a rank's cells of `progress.asked`
 KINDS = ("barrier", "sum", "sum over machines", "average", "exchange of objects")
 BARRIER, SUM, JOIN, AVERAGE, EXCHANGE = range(len(KINDS))
 TOKEN = 8  # bytes of a random token, by which ranks find out whether they share memory
 MESSAGE = 1 << 12  # bytes in which a rank describes itself
 SPINS = 2000  # polls of a cell, 0.1 ms, before the core is yielded
 YIELD = 0.002  # seconds in which a waiting rank only yields its core, before it sleeps
-CROWDED = 0.0001  # the same with more ranks than cores: Linux may not yield to a rank of another session
+CROWDED = 0.0001  # YIELD with more ranks than cores: Linux may not yield to a rank of another session
 PAUSE = (5e-5, 1e-3)  # seconds of the first and of the longest sleep between two polls
 PROCESS_CHECK = 0.5  # seconds of sleep after which a waiting rank checks again that the other's process exists
 # Ranks map a file without a name in this directory: it ends with the last process that has it, and only this user's
