@@ -1,6 +1,6 @@
 """Finds the command of a command line, parses its options and runs it.
 
-Without a command, the words are DI-engine's options, see `classic.py`.
+Without a command, the words are DI-engine's options, see `Classic` in `train.py`.
 """
 
 from __future__ import annotations

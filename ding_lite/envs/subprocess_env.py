@@ -212,8 +212,8 @@ class SubprocessVectorEnv(MixedInfos):
         worker = Worker(pid, Connection(ours.detach()), poll)
         with suppress(*LOST):  # the first request reports it
             build = CloudpickleWrapper(self._env_fns[index])
-            options = self._attributes[index], self._build_seeds[index]
-            worker.pipe.send_bytes(pickle.dumps((index, self.num_envs, build, *options)))
+            request = (index, self.num_envs, build, self._attributes[index], self._build_seeds[index])
+            worker.pipe.send_bytes(pickle.dumps(request))
         return worker
 
     def _insist(self, requests: dict[int, tuple[Any, ...]]) -> dict[int, Any]:
