@@ -11,7 +11,6 @@ from ding_lite.config import read_saved_run
 from ding_lite.entry.keeper import load_model
 from ding_lite.entry.reporter import describe_eval_epsilon, describe_numbers
 from ding_lite.entry.setup import RunSetup, policy_process, prepare_run
-from ding_lite.envs import derive_seeds
 from ding_lite.policy import Policy
 from ding_lite.results.run import find_config
 from ding_lite.utils.checkpoint.file import load_checkpoint
@@ -92,15 +91,14 @@ def play_evaluation(setup: RunSetup, state: dict[str, Any], name: str) -> tuple[
     with ExitStack() as stack:
         policy = stack.enter_context(policy_process(setup, "policy", fields=("eval",)))
         load_model(policy, state, name)
-        env = setup.create_eval_env(stack)
         progress = stack.enter_context(Progress(None, True))
         evaluator = Evaluator(
-            env,
+            setup.create_eval_env(stack),
             policy,
             cfg.env.n_evaluator_episode,
             eval_freq=1,
             stop_value=None,
-            seeds_at=lambda count: derive_seeds(cfg.seed, "evaluate", count, n=env.num_envs),
+            seed=cfg.seed,
             on_progress=lambda done, steps, still: progress.note(
                 f"evaluating: {done} of {cfg.env.n_evaluator_episode} episodes, step {steps:,}"
                 + ", nothing changes" * still

@@ -182,7 +182,7 @@ class RunSetup:
             cfg.env.n_evaluator_episode,
             cfg.policy.eval.evaluator.eval_freq,
             cfg.env.stop_value,
-            lambda count: derive_seeds(cfg.seed, "evaluate", count, n=cfg.env.evaluator_env_num),
+            cfg.seed,
             interrupt,
             on_progress,
             cfg.policy.eval.evaluator.eval_at_start,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gymnasium.vector import VectorEnv
 
+from ding_lite.envs.seeded_env import derive_seeds
 from ding_lite.utils.ranks.collectives import broadcast_object_list
 from ding_lite.utils.ranks.heartbeat import heartbeat
 from ding_lite.utils.seed import random_state, set_random_state
@@ -45,7 +46,7 @@ class Evaluator:
         n_episode: episodes of one evaluation, a multiple of N.
         eval_freq: learner iterations between two evaluations.
         stop_value: mean return that ends training; None: no return ends it.
-        seeds_at: returns the N seeds of evaluation number k, counted from 0.
+        seed: the config's seed, from which those of the environments are derived in each evaluation.
         interrupt: returns whether to stop early; it is asked before every step.
         on_progress: called every `PROGRESS_PERIOD` seconds of an evaluation, with the number of episodes that have
             ended, the number of steps that each environment has played, and whether nothing has happened since the
@@ -65,13 +66,13 @@ class Evaluator:
         n_episode: int,
         eval_freq: int,
         stop_value: float | None,
-        seeds_at: Callable[[int], list[int]],
+        seed: int,
         interrupt: Callable[[], bool] = lambda: False,
         on_progress: Callable[[int, int, bool], None] | None = None,
         eval_at_start: bool = True,
     ) -> None:
         self._env, self._policy, self._interrupt, self._on_progress = env, policy, interrupt, on_progress
-        self._n_episode, self._eval_freq, self._stop_value, self._seeds_at = n_episode, eval_freq, stop_value, seeds_at
+        self._n_episode, self._eval_freq, self._stop_value, self._seed = n_episode, eval_freq, stop_value, seed
         self._at_start = eval_at_start
         limit = env.metadata.get("max_episode_steps") if env is not None else None
         self._longest, self._warns = max(limit or 0, LONGEST_EPISODE), not limit
@@ -130,7 +131,8 @@ class Evaluator:
         lengths: list[int] = []
         infos: dict[str, list[float]] = {key: [] for key in getattr(self._env, "info_keys", ())}
         state = random_state()
-        obs, _ = self._env.reset(seed=self._seeds_at(self.eval_count))  # type: ignore[arg-type]  # lists are accepted
+        seeds = derive_seeds(self._seed, "evaluate", self.eval_count, n=len(due_N))
+        obs, _ = self._env.reset(seed=seeds)  # type: ignore[arg-type]  # lists are accepted
         self._policy.reset(explore=False)
         reported, n_step = time.monotonic(), 0
         before: tuple[int, Any] = (-1, None)  # episodes and observations at the last call of `on_progress`

@@ -24,8 +24,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from ding_lite.utils.ranks import heartbeat as heartbeats
-from ding_lite.utils.ranks import peers
+from ding_lite.utils.ranks import peers, watchdog
 from ding_lite.utils.ranks.collectives import broadcast_object_list
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.heartbeat import cleaning_up, heartbeat, waiting
@@ -154,7 +153,7 @@ def run_long(what: str, where: str) -> None:
 
 def run_cleanup() -> None:
     """Rank 1 fails, and its clean-up blocks."""
-    heartbeats.CLEANUP_TIMEOUT = TIMEOUT
+    watchdog.CLEANUP_TIMEOUT = TIMEOUT
     with DDPContext():
         heartbeat("learn")
         if get_rank() == 1:

@@ -33,8 +33,7 @@ class Zeros:
 
 
 def evaluator_in(env: VectorEnv, n_episode: int, stop_value: float | None = None, **options: Any) -> Evaluator:
-    seeds_at = lambda count: derive_seeds(0, "evaluate", count, n=env.num_envs)  # noqa: E731
-    return Evaluator(env, cast(Policy, Zeros()), n_episode, 10, stop_value, seeds_at, **options)
+    return Evaluator(env, cast(Policy, Zeros()), n_episode, 10, stop_value, 0, **options)
 
 
 def evaluator_of(*games: CountingGame, n_episode: int, stop_value: float | None = None, **options: Any) -> Evaluator:

@@ -25,14 +25,14 @@ import torch.distributed as dist
 # its exit.
 import torch.distributed.nn.functional
 
-from ding_lite.utils.ranks.heartbeat import LAST_WORD, HangWatch, read_seconds, record_cause, waiting
+from ding_lite.utils.ranks.heartbeat import read_seconds, record_cause, waiting
 from ding_lite.utils.ranks.interrupt import INTERRUPTED
 from ding_lite.utils.ranks.launch_environment import Launch, read_launch, set_variables
 from ding_lite.utils.ranks.machine_group import leave_machine_group, watch_machine_group
 from ding_lite.utils.ranks.meeting import Meeting, is_loopback, loopback_interface, meet, show_place
 from ding_lite.utils.ranks.peers import check_versions, choose_backend
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
-from ding_lite.utils.ranks.watchdog import Watchdog, first_reports
+from ding_lite.utils.ranks.watchdog import LAST_WORD, HangWatch, Watchdog, first_reports
 from ding_lite.utils.registry import UserError
 
 EXIT_GRACE = 5.0  # seconds that a failed rank gets to clean up before it is ended
@@ -160,7 +160,7 @@ class DDPContext:
         with suppress(ValueError):  # no main thread
             # A launcher that saw another rank fail sends it; first say why.
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        lost = self._watchdog.explain(str(error)) if self._watchdog and _is_of_a_collective(error) else ""
+        lost = self._watchdog.explain() if self._watchdog and _is_of_a_collective(error) else ""
         # Leaving may wait for the peers of a pending collective. A C thread, which needs no GIL, is the last resort.
         self._null = open(os.devnull, "w")  # noqa: SIM115 (must stay open until the process has ended)
         faulthandler.dump_traceback_later(EXIT_GRACE + LAST_WORD, exit=True, file=self._null)

@@ -1,24 +1,13 @@
-"""The main thread reports progress, and a second thread ends the process if no progress comes for too long.
-
-`watchdog` extends this to several ranks, which also watch each other.
-"""
+"""The main thread reports its progress, which the thread of `watchdog` observes, and the cause of its end."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import sys
-import threading
 import time
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
-
-INTERVAL = 1.0  # seconds between two checks
-CLEANUP_TIMEOUT = 30.0  # seconds that the clean-up after an error may take
-LAST_WORD = 5.0  # seconds that a rank waits for the others to leave, if its end would disturb them
 
 
 class _Waiting:
@@ -122,122 +111,3 @@ def record_cause(
         report = {"message": cause, "extraInfo": more}
         with suppress(OSError), open(path, "w") as file:
             json.dump({"message": report}, file)
-
-
-class HangWatch:
-    """The thread that ends this process if its main thread makes no progress outside a wait for others for `timeout`.
-
-    A call of `heartbeat` is progress, and so are the end of a wait for other ranks, and reading or writing a file: a
-    large checkpoint may take long.
-
-    Args:
-        timeout: seconds without progress that are a hang.
-    """
-
-    def __init__(self, timeout: float) -> None:
-        self._timeout = timeout
-        self._clock = 0.0  # seconds that this process ran
-        self._progressed = 0.0  # value of the clock at the last progress
-        self._moved = 0.0  # value of the clock when the main thread last made progress, waited, or was not watched
-        self._failed = 0.0  # value of the clock when the main thread last was not cleaning up after an error
-        self._seen: tuple[int, str] = (0, "")  # heartbeats and ended waits, and the main thread's bytes
-        self._leaving, self._stop = threading.Event(), threading.Event()
-        self._main, self._io = threading.get_ident(), Path(f"/proc/self/task/{threading.get_native_id()}/io")
-        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
-
-    def start(self) -> None:
-        """Start the thread; every rank of the group must call this."""
-        heartbeat("")
-        self._thread.start()
-
-    # The thread.
-
-    def _run(self) -> None:
-        last = time.monotonic()
-        while not self._stop.wait(INTERVAL):
-            now = time.monotonic()
-            # A process that was suspended must not conclude that the others were.
-            self._clock += min(now - last, 2 * INTERVAL)
-            last = now
-            self._observe()
-            if self._clock - self._moved >= self._timeout + 2 * INTERVAL:
-                self._end_hanging()
-            if self._clock - self._failed >= CLEANUP_TIMEOUT:
-                self._end_failed(progress.failure)
-            if self._others_are_lost():
-                return
-
-    def _observe(self) -> None:
-        """Find out whether the main thread has made progress."""
-        waits = _waits.depth > 0
-        seen = (progress.count + _waits.ended, self._seen[1] if waits else self._read_io())
-        if seen != self._seen:
-            self._seen, self._progressed = seen, self._clock
-        if self._progressed == self._clock or waits or not progress.stage or self._leaving.is_set():
-            self._moved = self._clock
-        if progress.failure is None or self._leaving.is_set():
-            self._failed = self._clock
-
-    def _read_io(self) -> str:
-        """Return counts of the bytes that the main thread has read and written; empty if the system counts none."""
-        try:
-            return self._io.read_text()
-        except OSError:
-            return ""
-
-    def _end_failed(self, error: BaseException | None) -> None:
-        """End the process, whose clean-up after an error blocks."""
-        stack = "".join(traceback.format_stack(sys._current_frames()[self._main]))
-        what = " ".join(f"{type(error).__name__}: {error}".split())
-        self._say(
-            f"{''.join(traceback.format_exception(error))}Cleaning up after this error takes more than "
-            f"{CLEANUP_TIMEOUT:g} s; ended. It hangs here:\n{stack}"
-        )
-        self._tell_end(f"failed: {what}")
-        os._exit(1)
-
-    def _others_are_lost(self) -> bool:
-        """Check the other ranks; return True if one is lost and this process ends."""
-        return False
-
-    def _end_hanging(self) -> None:
-        seconds = self._clock - self._moved
-        what = f"no progress for {seconds:.0f} s in '{progress.stage}' (time-out {self._timeout:g} s)"
-        stack = "".join(traceback.format_stack(sys._current_frames()[self._main]))
-        self._say(f"{what}; ended. It hangs here:\n{stack}")
-        self._tell_end(what)
-        os._exit(1)
-
-    def _tell_end(self, what: str) -> None:
-        """Record why this process ends."""
-        record_cause(what)
-
-    def _say(self, text: str) -> None:
-        os.write(2, f"{text.rstrip()}\n".encode())
-
-    # What the main thread calls when it leaves.
-
-    def lost_others(self) -> bool:
-        """Return whether another rank is known to be lost."""
-        return False
-
-    def explain(self, error: str) -> str:
-        """Return why a collective failed; empty if the other ranks are fine."""
-        return ""
-
-    def first_mistake(self, mistake: str) -> str:
-        """Return the mistake that ends rank 0, so that a mistake of all ranks is printed once; empty if unknown."""
-        return ""
-
-    def stop(self, status: int = 0, cause: str = "", alike: bool = False) -> None:
-        """End the thread. With several ranks, also report how this rank leaves, and why if it failed.
-
-        Args:
-            status: exit status of this process.
-            cause: one line, if it failed.
-            alike: the other ranks probably fail in the same way.
-        """
-        self._leaving.set()
-        self._stop.set()
-        self._thread.join(LAST_WORD)
-        heartbeat("")

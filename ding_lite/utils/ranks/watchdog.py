@@ -1,7 +1,8 @@
 """Detects a rank that has died, hangs or was cut off, and ends all processes of the job with a line that says why.
 
-A thread in each rank reports the progress of the main thread about once a second, through the store at
-MASTER_ADDR:MASTER_PORT, and reads the other ranks' reports. These count as lost:
+A thread ends a process whose main thread makes no progress for too long. With several ranks, it also reports the
+progress about once a second, through the store at MASTER_ADDR:MASTER_PORT, and reads the others' reports. These count
+as lost:
 
 * a rank whose main thread makes no progress for `timeout`, excluding waits for other ranks. It prints where it hangs,
   and ends.
@@ -17,19 +18,25 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import torch.distributed as dist
 
-from ding_lite.utils.ranks.heartbeat import INTERVAL, LAST_WORD, HangWatch, progress, record_cause, waiting
+from ding_lite.utils.ranks.heartbeat import heartbeat, progress, record_cause, waiting
 from ding_lite.utils.ranks.meeting import Meeting, show_place
 from ding_lite.utils.ranks.peers import Peer
 
+INTERVAL = 1.0  # seconds between two checks
+CLEANUP_TIMEOUT = 30.0  # seconds that the clean-up after an error may take
+LAST_WORD = 5.0  # seconds that a rank waits for the others to leave, if its end would disturb them
 EXIT_DELAY = 2.0  # seconds between a loss and the end of the other ranks; torch's launcher compares whole seconds
 CAUSE_SEARCH_TIMEOUT = 6.0  # seconds for which a rank whose collective failed searches for the cause
 MACHINE_SILENCE_TIMEOUT = 4.0  # seconds without a report after which, in that search, a machine counts as lost
@@ -66,6 +73,138 @@ def _bounded(call: Callable[[], None], seconds: float) -> None:
         thread.join(JOIN_STEP)
         if not thread.is_alive():
             return
+
+
+class HangWatch:
+    """The thread that ends this process if its main thread makes no progress outside a wait for others for `timeout`.
+
+    A call of `heartbeat` is progress, and so are the end of a wait for other ranks, and reading or writing a file: a
+    large checkpoint may take long.
+
+    Args:
+        timeout: seconds without progress that are a hang.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._clock = 0.0  # seconds that this process ran
+        self._progressed = 0.0  # value of the clock at the last progress
+        self._moved = 0.0  # value of the clock when the main thread last made progress, waited, or was not watched
+        self._failed = 0.0  # value of the clock when the main thread last was not cleaning up after an error
+        self._seen: tuple[int, str] = (0, "")  # heartbeats and ended waits, and the main thread's bytes
+        self._leaving, self._stop = threading.Event(), threading.Event()
+        self._main, self._io = threading.get_ident(), Path(f"/proc/self/task/{threading.get_native_id()}/io")
+        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; every rank of the group must call this."""
+        heartbeat("")
+        self._thread.start()
+
+    # The thread.
+
+    def _run(self) -> None:
+        last = time.monotonic()
+        while not self._stop.wait(INTERVAL):
+            now = time.monotonic()
+            # A process that was suspended must not conclude that the others were.
+            self._clock += min(now - last, 2 * INTERVAL)
+            last = now
+            self._observe()
+            if self._clock - self._moved >= self._timeout + 2 * INTERVAL:
+                self._end_hanging()
+            if self._clock - self._failed >= CLEANUP_TIMEOUT:
+                self._end_failed(progress.failure)
+            if self._others_are_lost():
+                return
+
+    def _observe(self) -> None:
+        """Find out whether the main thread has made progress."""
+        waits = waiting().depth > 0
+        seen = (progress.count + waiting().ended, self._seen[1] if waits else self._read_io())
+        if seen != self._seen:
+            self._seen, self._progressed = seen, self._clock
+        if self._progressed == self._clock or waits or not progress.stage or self._leaving.is_set():
+            self._moved = self._clock
+        if progress.failure is None or self._leaving.is_set():
+            self._failed = self._clock
+
+    def _read_io(self) -> str:
+        """Return counts of the bytes that the main thread has read and written; empty if the system counts none."""
+        try:
+            return self._io.read_text()
+        except OSError:
+            return ""
+
+    def _end_failed(self, error: BaseException | None) -> None:
+        """End the process, whose clean-up after an error blocks."""
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        trace = "".join(traceback.format_exception(error))
+        why = f"{trace}Cleaning up after this error takes more than {CLEANUP_TIMEOUT:g} s"
+        self._end(why, f"failed: {what}")
+
+    def _end_hanging(self) -> None:
+        seconds = self._clock - self._moved
+        what = f"no progress for {seconds:.0f} s in '{progress.stage}' (time-out {self._timeout:g} s)"
+        self._end(what, what)
+
+    def _end(self, why: str, cause: str) -> None:
+        """Print why and where the main thread hangs, record the cause, and end the process."""
+        stack = "".join(traceback.format_stack(sys._current_frames()[self._main]))
+        self._say(f"{why}; ended. It hangs here:\n{stack}")
+        self._tell_end(cause)
+        os._exit(1)
+
+    def _others_are_lost(self) -> bool:
+        """Check the other ranks; return True if one is lost and this process ends."""
+        return False
+
+    def _tell_end(self, what: str) -> None:
+        """Record why this process ends."""
+        record_cause(what)
+
+    def _say(self, text: str) -> None:
+        os.write(2, f"{text.rstrip()}\n".encode())
+
+    # What the main thread calls when it leaves.
+
+    def lost_others(self) -> bool:
+        """Return whether another rank is known to be lost."""
+        return False
+
+    def explain(self) -> str:
+        """Return why a collective failed; empty if the other ranks are fine.
+
+        This takes at most `CAUSE_SEARCH_TIMEOUT` + `EXIT_DELAY`.
+        """
+        return ""
+
+    def first_mistake(self, mistake: str) -> str:
+        """Return the mistake that ends rank 0, so that a mistake of all ranks is printed once.
+
+        Args:
+            mistake: the message that ends this rank.
+
+        Returns:
+            Rank 0's message; empty if it has reported none within `LAST_WORD`.
+        """
+        return ""
+
+    def stop(self, status: int = 0, cause: str = "", alike: bool = False) -> None:
+        """End the thread. With several ranks, also report how this rank leaves, and why if it failed.
+
+        A rank whose end would disturb the others, because the store ends with it or the launcher then ends them, waits
+        up to `LAST_WORD` for them to leave.
+
+        Args:
+            status: exit status of this process.
+            cause: one line, if it failed.
+            alike: the other ranks probably fail in the same way.
+        """
+        self._leaving.set()
+        self._stop.set()
+        self._thread.join(LAST_WORD)
+        heartbeat("")
 
 
 class Watchdog(HangWatch):
@@ -247,11 +386,7 @@ class Watchdog(HangWatch):
     def lost_others(self) -> bool:
         return self._found.is_set()
 
-    def explain(self, error: str) -> str:
-        """Return why a collective failed; empty if the other ranks are fine.
-
-        This takes at most `CAUSE_SEARCH_TIMEOUT` + `EXIT_DELAY`.
-        """
+    def explain(self) -> str:
         self._leaving.set()
         if not self._found.wait(CAUSE_SEARCH_TIMEOUT):
             return ""
@@ -259,14 +394,6 @@ class Watchdog(HangWatch):
         return self._cause
 
     def first_mistake(self, mistake: str) -> str:
-        """Return the mistake that ends rank 0, so that a mistake of all ranks is printed once.
-
-        Args:
-            mistake: the message that ends this rank.
-
-        Returns:
-            Rank 0's message; empty if it has reported none within `LAST_WORD`.
-        """
         if self._store is None:
             return ""
         key, found = f"{self._key}/mistake", list[str]()
@@ -285,16 +412,6 @@ class Watchdog(HangWatch):
         return "".join(found)
 
     def stop(self, status: int = 0, cause: str = "", alike: bool = False) -> None:
-        """End the thread, and report how this rank leaves, and why if it failed.
-
-        A rank whose end would disturb the others, because the store ends with it or the launcher then ends them, waits
-        up to `LAST_WORD` for them to leave.
-
-        Args:
-            status: exit status of the process.
-            cause: one line, if it failed.
-            alike: the other ranks probably fail in the same way.
-        """
         super().stop(status, cause, alike)
         if self._store is not None and not self._cause and not self._thread.is_alive():
             _bounded(lambda: self._take_leave(status, cause, alike), LAST_WORD + NOTICE)
@@ -318,6 +435,5 @@ class Watchdog(HangWatch):
             self._tell(store)  # shows that this rank is alive
             time.sleep(LEAVE_POLL_PERIOD / 10)
         if self._hosts_store:
-            time.sleep(
-                LEAVE_POLL_PERIOD
-            )  # let the others see it too: a store that goes away meanwhile prints a C++ backtrace
+            # Let the others see it too: a store that goes away meanwhile prints a C++ backtrace.
+            time.sleep(LEAVE_POLL_PERIOD)
