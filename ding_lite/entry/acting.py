@@ -169,11 +169,7 @@ def _is_whole(array: Any) -> bool:
 
 
 def _cast(array: Any, dtype: np.dtype[Any]) -> Any:
-    """Return an array or a tensor with the type of the space.
-
-    Raises:
-        AgentError: the values are not numbers, or the conversion would drop fractions.
-    """
+    """Return an array or a tensor with the type of the space."""
     if isinstance(array, torch.Tensor):
         array = array.detach()
         if array.is_floating_point() and dtype.kind != "f":

@@ -86,12 +86,6 @@ class Agent:
 
     An agent leaves all random generators unchanged, except that `act` draws from torch's when it explores.
 
-    Args:
-        setup: what `prepare_run` returned for the run's config.
-        state: the checkpoint's state.
-        name: the checkpoint's name in messages.
-        missing: why the environment's class is not known; None if it is.
-
     Attributes:
         config: the run's compiled config; without the environment's own keys if its class is not known.
         policy: the policy, built for 'collect' and 'eval'. Its best actions are never random, whatever

@@ -165,13 +165,7 @@ def _load(
 
 
 class Recorder:
-    """A policy as a collector calls it, whose rows are plain transitions.
-
-    Args:
-        policy: the policy.
-        explore: whether it acts as in training.
-        envstep: env steps of its training, on which exploration depends.
-    """
+    """A policy as a collector calls it, whose rows are plain transitions."""
 
     def __init__(self, policy: Policy, explore: bool, envstep: int) -> None:
         self._policy, self._explore = policy, explore

@@ -23,10 +23,6 @@ from ding_lite.worker import Evaluator
 def find_pair(checkpoint: str, advice: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the config pair of the run that a checkpoint belongs to, and let its modules be found.
 
-    Args:
-        checkpoint: the path of the checkpoint.
-        advice: what the user can do if there is no config; it ends the message.
-
     Raises:
         ConfigError: the checkpoint does not lie in an experiment directory, or its config cannot be read.
     """
@@ -76,16 +72,8 @@ def evaluate_checkpoint(
 def play_evaluation(setup: RunSetup, state: dict[str, Any], name: str) -> tuple[dict[str, Any], Policy]:
     """Build a policy with the parameters of a checkpoint, and evaluate it once as `setup` says.
 
-    Args:
-        setup: what `prepare_run` returned.
-        state: the checkpoint's state, its `policy`, or its model's.
-        name: the checkpoint's name in messages.
-
     Returns:
         What `evaluate_checkpoint` returns, and the policy.
-
-    Raises:
-        CheckpointError: the checkpoint belongs to another model.
     """
     cfg = setup.cfg
     with ExitStack() as stack:
@@ -108,11 +96,7 @@ def play_evaluation(setup: RunSetup, state: dict[str, Any], name: str) -> tuple[
 
 
 def episode_counts(n_episode: int) -> dict[str, int]:
-    """Return the keys of `env` for an evaluation of `n_episode` episodes, which at most 8 environments share evenly.
-
-    Raises:
-        ConfigError: the number of episodes is not a whole number of at least 1.
-    """
+    """Return the keys of `env` for an evaluation of `n_episode` episodes, which at most 8 environments share evenly."""
     if not isinstance(n_episode, Integral) or n_episode < 1:
         raise ConfigError(f"Expected at least one episode to evaluate, got {n_episode!r}.")
     num_envs = next(number for number in range(8, 0, -1) if n_episode % number == 0)

@@ -73,14 +73,7 @@ class NoEnvironments:
 
 
 def play(setup: RunSetup, policy: Policy, guard: InterruptGuard, stack: ExitStack) -> Source:
-    """Return a source that collects by playing environments in this process.
-
-    Args:
-        setup: the run.
-        policy: the policy that plays.
-        guard: knows whether a signal asked this process to end.
-        stack: closes the environments.
-    """
+    """Return a source that collects by playing environments in this process."""
     collector = setup.create_collector(policy, get_rank(), lambda: guard.requested, stack)
     lines = describe_collecting(setup.cfg, "a rank", get_world_size())
     return Source(collector, lines, setup.limits["max_env_step"])
@@ -101,11 +94,9 @@ class Experiment:
         callbacks: what the user attached to the run.
         replays: whether the policy learns from a replay buffer.
 
+    Its attributes are those of `WatchedRun`.
+
     Attributes:
-        policy: the policy that is trained.
-        collector: produces the samples, see `Source`.
-        evaluator: evaluates the policy.
-        learner: trains the policy.
         stop_reason: why the run ended: 'interrupted', 'stop_value', 'callback', 'max_seconds' or a key of `LIMITS`;
             empty while it runs.
 
@@ -242,11 +233,7 @@ class Experiment:
         return bool(self.stop_reason)
 
     def collect(self) -> dict[str, Any]:
-        """Collect once with the current policy.
-
-        Returns:
-            This rank's samples, see `Policy.to_samples`.
-        """
+        """Collect once with the current policy; return this rank's samples, see `Policy.to_samples`."""
         block, figures = self.collector.collect()
         samples, self._collected = self._to_samples(block), int(figures["env_step"])
         self._reporter.collect(figures, self.counts())

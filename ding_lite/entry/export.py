@@ -36,10 +36,6 @@ class ActingModule(nn.Module):
     """Maps observations `[N, ...]`, as `Agent.make_env` returns them, to the environment's actions `[N, ...]`.
 
     It normalises the observations, chooses the best action, and converts it.
-
-    Args:
-        policy: the policy, built for 'eval'.
-        units: the units of the actions.
     """
 
     def __init__(self, policy: Policy, units: ActionUnits) -> None:
@@ -54,11 +50,7 @@ class ActingModule(nn.Module):
 
 
 class Convert(nn.Module):
-    """Converts actions `[N, ...]` of tensors as `ActionUnits.to_env` does.
-
-    Args:
-        units: the units of the actions.
-    """
+    """Converts actions `[N, ...]` of tensors as `ActionUnits.to_env` does."""
 
     low: Tensor
     high: Tensor
@@ -98,7 +90,6 @@ def export_policy(policy: Policy, observation_space: gymnasium.Space[Any], units
 
     Raises:
         AgentError: the policy is recurrent, or cannot be exported, or the file's actions differ.
-        ConfigError: the ending is unknown, the directory does not exist, or the extra `onnx` is missing.
     """
     ending = os.path.splitext(path)[1]
     obs = draw_observations(observation_space, TRIALS)
@@ -174,11 +165,7 @@ def draw_observations(space: gymnasium.Space[Any], number: int) -> Any:
 
 
 def _compare(expected: list[np.ndarray], found: list[np.ndarray], number: int) -> None:
-    """Check that the first `number` actions equal those that were found.
-
-    Raises:
-        AgentError: they are not.
-    """
+    """Check that the first `number` actions equal those that were found."""
     for whole, two in zip(expected, found, strict=True):
         one = whole[:number]
         if one.shape != two.shape or not np.allclose(one, two, TOLERANCE, TOLERANCE if one.dtype.kind == "f" else 0.0):

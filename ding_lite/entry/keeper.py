@@ -41,11 +41,6 @@ class RunKeeper(AbstractContextManager[Any]):
     The constructor loads what an earlier run has learned into the policy. `resume` restores the other parts after they
     are built. Every method is collective: all ranks must call it.
 
-    Args:
-        setup: what `prepare_run` returned.
-        policy: the policy that learns.
-        axis: the count that the run's records use, see `RunReporter`.
-
     Attributes:
         reporter: the run's records.
         guard: says whether this rank was asked to end.
@@ -140,16 +135,6 @@ class RunKeeper(AbstractContextManager[Any]):
         on_save: Callable[[str], None] | None = None,
     ) -> None:
         """Register the parts to save from now on; if a run continues, restore them and the random states.
-
-        Args:
-            learner: has `state_dict`, `local_state_dict` and their load methods.
-            collector: the same.
-            evaluator: has `state_dict` and `load_state_dict`.
-            counts: returns all counts of the run.
-            replay: this rank's replay buffer, empty; None if the run has none.
-            reward_model: the run's; None if it has none.
-            callbacks: the run's; None if it has none.
-            on_save: called with the path of each checkpoint that has been written.
 
         Raises:
             CheckpointError: the run and the checkpoint do not have the same reward model.
@@ -293,13 +278,7 @@ class RunKeeper(AbstractContextManager[Any]):
 
 
 def load_policy(policy: Policy, state: dict[str, Any], name: str, with_optimizer: bool = False) -> None:
-    """Load a checkpoint into a policy that learns.
-
-    Args:
-        policy: the policy.
-        state: the checkpoint's state.
-        name: the checkpoint's name in messages.
-        with_optimizer: load the optimizers and counters too, not only the model.
+    """Load a checkpoint into a policy that learns: its model, or everything `with_optimizer`; `name` is for messages.
 
     Raises:
         CheckpointError: the checkpoint belongs to another policy or model.
@@ -316,11 +295,6 @@ def load_policy(policy: Policy, state: dict[str, Any], name: str, with_optimizer
 
 def load_reward_model(reward_model: RewardModel | None, state: dict[str, Any], name: str) -> None:
     """Load a checkpoint's reward model into this run's.
-
-    Args:
-        reward_model: the run's; None if it has none.
-        state: the checkpoint's state.
-        name: the checkpoint's name in messages.
 
     Raises:
         CheckpointError: only one of the two has a reward model, or the two models differ.
@@ -339,12 +313,7 @@ def load_reward_model(reward_model: RewardModel | None, state: dict[str, Any], n
 
 
 def load_model(policy: Policy, state: dict[str, Any], name: str) -> None:
-    """Load a checkpoint's model into a policy that only acts.
-
-    Args:
-        policy: the policy, with any modes.
-        state: a checkpoint's state, or its `policy`, or its model's.
-        name: the checkpoint's name in messages.
+    """Load a checkpoint's state, its `policy` or its model into a policy that only acts; `name` is for messages.
 
     Raises:
         CheckpointError: the checkpoint belongs to another model.
@@ -363,16 +332,7 @@ def trained_env_steps(state: dict[str, Any]) -> int:
 
 
 def _check_statistics(policy: Policy, state: dict[str, Any], name: str) -> None:
-    """Check that a policy and a checkpoint both normalise observations, or neither does.
-
-    Args:
-        policy: the policy.
-        state: the checkpoint's `policy`.
-        name: the checkpoint's name in messages.
-
-    Raises:
-        CheckpointError: only one of the two does.
-    """
+    """Check that a policy and a checkpoint both normalise observations, or neither does."""
     wanted = policy.normalizer.obs is not None
     found = "obs.mean" in state.get("normalizer", {})
     if wanted and not found:

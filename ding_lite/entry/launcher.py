@@ -141,12 +141,7 @@ def train(config: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_call(folder: str, caller: int) -> None:
-    """Run as a rank: call the function that `launch` wrote to `folder`, and write rank 0's result there.
-
-    Args:
-        folder: the directory that `launch` shares with the ranks.
-        caller: process id of the process that called `launch`.
-    """
+    """Run as a rank: call the function that `launch` wrote to `folder`, and write rank 0's result there."""
     end_with_parent(signal.SIGTERM, caller)
     attempt, last = (os.environ[f"TORCHELASTIC_{name}"] for name in ("RESTART_COUNT", "MAX_RESTARTS"))
     try:

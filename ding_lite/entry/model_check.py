@@ -25,11 +25,6 @@ def check_model(policy: Policy, spec: EnvSpec, fields: tuple[str, ...]) -> None:
 
     Random generators and the policy's memory of episodes are as before.
 
-    Args:
-        policy: the policy.
-        spec: the environment's spaces.
-        fields: what the policy was built for.
-
     Raises:
         ConfigError: acting fails, or returns what does not fit the actions.
     """

@@ -40,22 +40,14 @@ MODES = {pipeline.mode: name for name, pipeline in PIPELINES.items()} | {"serial
 
 
 def load_pipeline(name: str) -> Callable[..., Any]:
-    """Return the function of this name in `ding_lite.entry`.
-
-    Raises:
-        ConfigError: there is no such pipeline.
-    """
+    """Return the function of this name in `ding_lite.entry`."""
     if name not in PIPELINES:
         raise ConfigError(f"Unknown pipeline '{name}'.{closest(name, PIPELINES)} Known: {', '.join(PIPELINES)}.")
     return getattr(importlib.import_module(f"ding_lite.entry.{PIPELINES[name].module}"), name)
 
 
 def limits_for(pipeline: Callable[..., Any], limits: Mapping[str, int]) -> dict[str, int]:
-    """Return limits of a run under the names of a pipeline's parameters.
-
-    Raises:
-        ConfigError: the pipeline has no such limit.
-    """
+    """Return limits of a run under the names of a pipeline's parameters."""
     known = inspect.signature(pipeline).parameters
     named = {"max_iter" if "max_iter" in known and key == "max_train_iter" else key: n for key, n in limits.items()}
     unknown = [key for key in named if key not in known]
@@ -93,15 +85,7 @@ def find_pipeline(policy_cfg: Mapping[str, Any]) -> Callable[..., Any]:
 
 
 def check_pipeline(policy_cfg: Mapping[str, Any], pipeline: str) -> None:
-    """Check that a pipeline is the one that the policy's class names.
-
-    Args:
-        policy_cfg: the `policy` part of a compiled config.
-        pipeline: name of the pipeline.
-
-    Raises:
-        ConfigError: the policy needs another pipeline.
-    """
+    """Raise `ConfigError` if a pipeline is not the one that the policy's class names; `policy_cfg` is `cfg.policy`."""
     right = PIPELINE_OF[POLICY_REGISTRY.find(policy_cfg["type"]).learns_from]
     if right != pipeline:
         load_pipeline(right)
@@ -112,15 +96,7 @@ def check_pipeline(policy_cfg: Mapping[str, Any], pipeline: str) -> None:
 
 
 def check_reward_model(cfg: Mapping[str, Any], pipeline: str) -> None:
-    """Check that a pipeline uses the config's reward model, if there is one.
-
-    Args:
-        cfg: the compiled config.
-        pipeline: name of the pipeline.
-
-    Raises:
-        ConfigError: the config names a reward model, and the pipeline does not use one.
-    """
+    """Raise `ConfigError` if the config has a reward model and the pipeline does not use one."""
     if "reward_model" in cfg and not PIPELINES[pipeline].relabels:
         places = " and ".join(name for name, each in PIPELINES.items() if each.relabels)
         raise ConfigError(
@@ -129,13 +105,7 @@ def check_reward_model(cfg: Mapping[str, Any], pipeline: str) -> None:
 
 
 def refuse_normalization(cfg: Mapping[str, Any], what: str, reason: str) -> None:
-    """Raise `ConfigError` if the config normalises observations or rewards.
-
-    Args:
-        cfg: the compiled config.
-        what: what cannot do this.
-        reason: why not.
-    """
+    """Raise `ConfigError` if the config normalises observations or rewards, which `what` cannot do for a `reason`."""
     for key in ("norm_obs", "norm_reward"):
         if cfg["env"][key]["use_norm"]:
             raise ConfigError(f"env.{key}=True does not work with {what}: {reason}. Set env.{key}=False.")

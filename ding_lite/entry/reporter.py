@@ -34,14 +34,7 @@ WORDS = {"envstep": ("step", "iteration"), "train_iter": ("iteration", "epoch")}
 
 
 class RunReporter(AbstractContextManager[Any]):
-    """Writes the terminal output and the files of one run. Every rank calls the methods, but only rank 0 writes.
-
-    Args:
-        cfg: the compiled config.
-        exp_dir: the experiment directory.
-        axis: the count by which progress and curves are shown: 'envstep', or 'train_iter' for a run without
-            environments.
-    """
+    """Writes the terminal output and the files of one run. Every rank calls the methods, but only rank 0 writes."""
 
     def __init__(self, cfg: EasyDict, exp_dir: str, axis: str = "envstep") -> None:
         self.cfg, self.exp_dir, self.axis = cfg, exp_dir, axis
@@ -65,16 +58,7 @@ class RunReporter(AbstractContextManager[Any]):
         total: int,
         after_log: Callable[[Mapping[str, float]], None],
     ) -> None:
-        """Print the summary and start the progress display.
-
-        Args:
-            policy: the policy.
-            source: lines of the summary that describe the source of samples.
-            spec: the environment's spaces.
-            step: the count on `axis` at which a resumed run starts, else 0.
-            total: the count on `axis` at which the run ends.
-            after_log: called with figures that have been recorded.
-        """
+        """Print the summary and start the progress display, from `step` to `total` of the count `axis`."""
         self._after_log = after_log
         self._policy = policy
         limit, words = total if total < 1e10 else None, WORDS[self.axis]
@@ -128,14 +112,9 @@ class RunReporter(AbstractContextManager[Any]):
         }
 
     def resume(self, state: dict[str, Any], name: str, counts: Mapping[str, int], goes_on: bool) -> None:
-        """Continue the records of a run.
+        """Continue the records of a run from the checkpoint `name`.
 
-        Args:
-            state: what `state_dict` returned at the checkpoint.
-            name: name of the checkpoint, for the message.
-            counts: all counts of the run at the checkpoint.
-            goes_on: whether this run continues in the same directory; what was recorded after the checkpoint is then
-                removed.
+        If it `goes_on` in the same directory, what was recorded after the checkpoint is removed.
         """
         self._collected, self._return_mean = Counter(state["collected"]), state["return_mean"]
         self._eval_info = {key: state[f"eval_{key}"] for key in ("return_mean", "return_best")} | state.get(
@@ -170,22 +149,14 @@ class RunReporter(AbstractContextManager[Any]):
     def training(self, values: Mapping[str, float], data: Mapping[str, float], counts: Mapping[str, int]) -> None:
         """Record training figures, and the means of what was collected since the last call.
 
-        Args:
-            values: the learner's figures, by name.
-            data: the source's figures, by tag.
-            counts: all counts of the run.
+        `values` are the learner's figures by name, `data` are the source's by tag.
         """
         tagged = {f"train/{key}": value for key, value in values.items()}
         tagged |= {**data, **self._take_collected()}
         self.figures(tagged, counts)
 
     def check(self, values: Mapping[str, float], alarms: Mapping[str, tuple[float, str]]) -> None:
-        """Warn, once for each figure, if the learner's figures exceed limits.
-
-        Args:
-            values: the learner's figures, by name.
-            alarms: see `Policy.alarms`.
-        """
+        """Warn, once for each figure, if the learner's figures exceed limits, see `Policy.alarms`."""
         for name, (limit, advice) in alarms.items():
             if values.get(name, 0.0) > limit and name not in self._alarmed:
                 self._alarmed.add(name)
@@ -217,13 +188,7 @@ class RunReporter(AbstractContextManager[Any]):
         return values
 
     def evaluating(self, episodes: int, steps: int, still: bool) -> None:
-        """Show the progress of an evaluation, see `Evaluator`.
-
-        Args:
-            episodes: number of episodes that have ended.
-            steps: env steps that each environment has played.
-            still: whether nothing has happened since the last call.
-        """
+        """Show the progress of an evaluation, see `Evaluator`."""
         number = self.cfg.env.n_evaluator_episode
         self._progress.note(f"evaluating: {episodes} of {number} episodes, step {steps:,}")
         if still and STILL not in self._alarmed:
@@ -248,15 +213,7 @@ class RunReporter(AbstractContextManager[Any]):
             self.warning(f"env.info_keys: no episode of this evaluation had info['{key}'] at its last step.")
 
     def end(self, stop_reason: str, signum: int, counts: dict[str, int], best_return: float, checkpoint: str) -> None:
-        """Write result.json, and print how the run ended.
-
-        Args:
-            stop_reason: why it ended.
-            signum: the signal that interrupted it, or 0.
-            counts: all counts of the run.
-            best_return: mean return of the best evaluation.
-            checkpoint: path of the last checkpoint; empty if it was not saved.
-        """
+        """Write result.json, and print how the run ended; `checkpoint` is empty if the last one was not saved."""
         result = {
             "stop_reason": stop_reason,
             "signal": signum,
@@ -314,10 +271,7 @@ def describe_space(space: spaces.Space[Any]) -> str:
 def describe_collecting(cfg: EasyDict, per: str, count: int) -> dict[str, str]:
     """Return the lines of the summary that describe a run that collects.
 
-    Args:
-        cfg: the compiled config.
-        per: the unit that collects: 'a rank' or 'an observer'.
-        count: the number of these units.
+    `count` units do so; `per` names one: 'a rank' or 'an observer'.
     """
     n_env, batch_size, collect = cfg.env.collector_env_num, cfg.policy.learn.batch_size, cfg.policy.collect
     size, unit = (collect.get("n_sample") or n_env) * cfg.policy.get("unroll_len", 1), "env steps"

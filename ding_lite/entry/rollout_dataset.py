@@ -320,9 +320,6 @@ class SharedModule:
 
     A kernel lock on an unnamed file prevents simultaneous reading and writing. The kernel releases the lock when a
     process is killed, and nothing remains in the file system.
-
-    Args:
-        module: the module to copy; it is not changed.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -347,17 +344,9 @@ class SharedModule:
             return self.version
 
     def read(self, module: nn.Module, version: int = -1) -> int:
-        """Copy the stored tensors into a module with the same structure.
+        """Copy the stored tensors into a module with the same structure, and return the version that it holds now.
 
-        Args:
-            module: the module to overwrite, on any device.
-            version: the version that the module holds already; if it is still the newest, nothing is copied.
-
-        Returns:
-            The version that the module holds now.
-
-        Raises:
-            ValueError: the module has other tensors.
+        If `version`, which it held before, is still the newest, nothing is copied.
         """
         if self.version == version:
             return version

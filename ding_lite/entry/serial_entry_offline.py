@@ -122,10 +122,6 @@ def serial_pipeline_bc(
 class BatchFeed(NoEnvironments):
     """Yields a rank's batches, epoch after epoch. An `Experiment` uses it as its collector.
 
-    Args:
-        loader: this rank's loader.
-        interrupt: returns whether this rank was asked to stop.
-
     Attributes:
         envstep, episode_count: always 0.
         epoch: number of completed passes over the data set.
@@ -151,9 +147,6 @@ class BatchFeed(NoEnvironments):
 
         All ranks leave the loop after the same batch. Which batch this is may depend on time, because it does not
         change the results.
-
-        Args:
-            due: returns whether something other than learning has to be done, such as an evaluation.
         """
         if self._rest is None:
             self._rest = self._loader.epoch_batches()
@@ -279,16 +272,7 @@ def _read(cfg: EasyDict, spec: EnvSpec) -> OfflineDataset:
 
 
 def check_columns(policy_cls: type[Policy], policy: EasyDict, columns: Container[str]) -> None:
-    """Check that a data set has the columns that the config of the policy needs.
-
-    Args:
-        policy_cls: the policy's class.
-        policy: the compiled `cfg.policy`.
-        columns: names of the data set's columns.
-
-    Raises:
-        ConfigError: a column is missing.
-    """
+    """Raise `ConfigError` if a data set lacks a column that the config of the policy, `cfg.policy`, needs."""
     if "next_obs" in policy_cls.required_columns and policy.learn.ignore_done and "next_obs" not in columns:
         raise ConfigError(
             "policy.learn.ignore_done=True bootstraps from the observation after a terminal step, but the data set "

@@ -117,12 +117,9 @@ class RunSetup:
         return model
 
     def create_collect_env(self, stack: ExitStack, num_envs: int | None = None, training: bool = True) -> Any:
-        """Build the vector environment of a collector.
+        """Build the vector environment of a collector, by default of `env.collector_env_num` environments.
 
-        Args:
-            stack: closes the environments.
-            num_envs: number of environments; None: `env.collector_env_num`.
-            training: whether to clip rewards and report lost lives if the config says so.
+        Without `training`, rewards are not clipped and lost lives are not reported. `stack` closes it.
         """
         num_envs = num_envs or self.cfg.env.collector_env_num
         builders = self.builders[0] and self.builders[0][:num_envs]
@@ -142,16 +139,9 @@ class RunSetup:
     def create_collector(
         self, player: Player, rank: int, interrupt: Callable[[], bool], stack: ExitStack
     ) -> SampleCollector:
-        """Build the collector and its environments.
+        """Build the collector, an `EpisodeCollector` if the policy has the key `collect.n_episode`.
 
-        Args:
-            player: the policy that plays.
-            rank: the seeds of the environments are derived from it.
-            interrupt: returns whether this process was asked to end.
-            stack: closes the environments.
-
-        Returns:
-            An `EpisodeCollector` if the policy has the key `collect.n_episode`, else a `SampleCollector`.
+        The seeds of its environments are derived from the rank. `stack` closes them.
         """
         collect, env = self.cfg.policy.collect, self.create_collect_env(stack)
         seeds = derive_seeds(self.cfg.seed, rank, "collect", n=env.num_envs)
@@ -167,14 +157,7 @@ class RunSetup:
         on_progress: Callable[[int, int, bool], None],
         stack: ExitStack,
     ) -> Evaluator:
-        """Build the evaluator. It plays on rank 0, which alone gets environments, and sends the result to all ranks.
-
-        Args:
-            policy: the policy to evaluate.
-            interrupt: returns whether this process was asked to end.
-            on_progress: see `Evaluator`.
-            stack: closes the environments.
-        """
+        """Build the evaluator. It plays on rank 0, which alone gets environments, and sends the result to all ranks."""
         cfg = self.cfg
         return Evaluator(
             self.create_eval_env(stack) if get_rank() == 0 else None,
@@ -225,17 +208,9 @@ def prepare_run(
 ) -> RunSetup:
     """Compile a config, compare it across ranks, and check it against the environment.
 
-    Args:
-        input_cfg: `(main_config, create_config)`, or the path of a python file that defines both.
-        seed: used instead of the config's seed.
-        env_setting: `(env_fn, collector_cfgs, evaluator_cfgs)`, see `serial_pipeline`.
-        model: a model to use instead of the one that `cfg.policy.model` describes.
-        overrides: `dotted.key=value` strings, which take precedence over the config.
-        pipeline: name of the function in `ding_lite.entry` that runs this setup; the saved config names it too.
-        trains: name of the pipeline that the policy's class must name, if it differs from `pipeline`.
-        all_ranks: whether every rank calls this function. It is then collective, and compares the configs.
-        limits: limits of the run, see `RunSetup`.
-        spec_state: the environment's spaces, see `spec_state`, if a checkpoint holds them; none is built then.
+    The first five arguments are those of `serial_pipeline`. `pipeline` names the function in `ding_lite.entry` that
+    runs the setup, as the saved config does, and `trains` the pipeline that the policy's class must name, if it is
+    another one. With `all_ranks`, the call is collective. With a checkpoint's `spec_state`, no environment is built.
 
     Raises:
         ConfigError: the config has a mistake.
@@ -264,9 +239,6 @@ def _refuse_arguments() -> None:
     """End a config file that trains when it is run as a script, if it was given arguments, which nothing would read.
 
     A script that reads its arguments names `argv`, `args` or argparse, or trains in a function, as with click.
-
-    Raises:
-        SystemExit: with one line.
     """
     script, words = sys.modules["__main__"], [word for word in sys.argv[1:] if not LOCAL_RANK.match(word)]
     path = getattr(script, "__file__", None)
@@ -287,11 +259,7 @@ def first_steps(policy_cfg: Mapping[str, Any]) -> int:
 
 
 def _check_random_steps(cfg: EasyDict, limits: Mapping[str, int]) -> None:
-    """Check that the random steps before learning do not reach the run's limit.
-
-    Raises:
-        ConfigError: they do.
-    """
+    """Raise `ConfigError` if the random steps before learning reach the run's limit."""
     size, limit = first_steps(cfg.policy), limits.get("max_env_step", math.inf)
     if size and size * get_world_size() >= limit:
         raise ConfigError(
@@ -314,10 +282,6 @@ def check_same_config(cfg: Mapping[str, Any], **limits: Any) -> None:
     """Check that the compiled configs and the limits of all ranks are equal.
 
     Collective: all ranks must call it. The ranks exchange a hash, and the whole config only if the hashes differ.
-
-    Args:
-        cfg: the compiled config of this rank.
-        **limits: the limits of the run, such as `max_env_step`.
 
     Raises:
         UserError: they differ. The message, the same on all ranks, lists the dotted keys and the values of each rank.
@@ -356,7 +320,7 @@ def _shorten(value: str) -> str:
 def policy_process(setup: RunSetup, *seed_path: str | int, fields: tuple[str, ...] = FIELDS) -> Iterator[Policy]:
     """Prepare this process for a run and build its policy; finally restore the number of threads.
 
-    * The random generators of the process are seeded.
+    * The random generators of the process are seeded, by the config's seed and `seed_path`, which names their use.
     * torch gets `policy.num_threads` threads, at most as many as cores. Without that key, a small network gets one.
     * Denormal numbers (below 1e-38) are rounded to 0 from now on, by this thread and those that it starts. Adam's
       moments of a parameter without gradient become denormal, and processors compute with them up to a hundred times
@@ -364,13 +328,7 @@ def policy_process(setup: RunSetup, *seed_path: str | int, fields: tuple[str, ..
       blocks forever in a process that was forked after they were started.
     * Freed memory is kept, see `keep_freed_memory`.
 
-    Args:
-        setup: the run.
-        seed_path: names the use of the seed, which is derived from this path and the config's seed.
-        fields: what to build the policy for. Without 'learn' there is no optimizer.
-
-    Yields:
-        The policy.
+    Without 'learn' in `fields`, the policy has no optimizer.
 
     Raises:
         ConfigError: the policy or its model is the user's own, and they do not fit, see `check_model`.

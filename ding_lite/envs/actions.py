@@ -28,12 +28,7 @@ class ActionUnits:
     Actions outside the bounds of a Box are clipped in both directions; `to_env` rounds if the Box holds integers or
     bools. In a dimension whose bounds are equal, all actions of a policy mean the same, and `to_policy` returns 0.
 
-    Args:
-        env_space: the environment's action space.
-        act_scale: whether -1..1 is mapped to the bounds of a Box.
-
     Attributes:
-        env_space: the environment's action space.
         space: the policy's action space.
         parts: the units of each part of a Dict; empty for other spaces.
         centre: the environment's numbers for 0; None for a Dict and for spaces that are not converted.

@@ -101,13 +101,7 @@ def make_gymnasium(cfg_env: EasyDict, spec: Any = None) -> gymnasium.Env:
 
 
 def build_single(builder: Any, cfg_env: EasyDict, index: int = 0) -> gymnasium.Env:
-    """Build an environment and wrap it: `env.wrappers`, time limit, `SeededEnv`, observations for a policy, frames.
-
-    Args:
-        builder: builds the environment from `cfg_env`.
-        cfg_env: the compiled `cfg.env`.
-        index: the environment's number in the vector environment.
-    """
+    """Build an environment and wrap it: `env.wrappers`, time limit, `SeededEnv`, observations for a policy, frames."""
     return wrap_single(build_plain(builder, cfg_env), builder, cfg_env, index)
 
 

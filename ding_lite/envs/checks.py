@@ -65,11 +65,6 @@ def build_checked(
 ) -> tuple[gymnasium.Env, dict[str, Any]]:
     """Build an environment, reset it and take one step.
 
-    Args:
-        build: builds the environment, without wrappers.
-        name: the environment's name in messages.
-        options: of the reset.
-
     Returns:
         The environment, which the caller has to close, and the `info` of its reset.
 
@@ -138,11 +133,6 @@ TRIAL_STEPS = 100  # env steps that are played to see an episode end
 
 def check_native(builder: Any, cfg_env: EasyDict, spec: EnvSpec) -> None:
     """Build an engine of two environments and play it until an episode ends, for at most `TRIAL_STEPS`.
-
-    Args:
-        builder: the class that has `make_native`.
-        cfg_env: the compiled `cfg.env`.
-        spec: the spaces of the class's single environment.
 
     Raises:
         ConfigError: the engine violates the contract that `vector_env` describes.

@@ -59,12 +59,6 @@ def build_rendered(
     mode in its `metadata`, its attribute `render_mode` is set. Engines that play all environments at once are replaced
     by the environment that the manager 'base' plays.
 
-    Args:
-        cfg_env: the compiled `cfg.env`, which is not changed.
-        builders: see `create_vector_env`.
-        render_mode: gymnasium's; None: nothing is rendered.
-        index: the environment's number in the vector environment.
-
     Raises:
         ConfigError: the environment cannot be built, or has no such render mode.
     """
@@ -183,14 +177,7 @@ def import_moviepy() -> Any:
 
 
 def build_recorded(cfg_env: EasyDict, builders: Sequence[Builder] | None, folder: str, index: int) -> gymnasium.Env:
-    """Build one environment that records all its episodes.
-
-    Args:
-        cfg_env: the compiled `cfg.env`.
-        builders: see `create_vector_env`.
-        folder: the directory of the videos. If one cannot be written there later, this is reported once.
-        index: the environment's number in the vector environment.
-    """
+    """Build an environment that records its episodes. If a video cannot be written later, this is reported once."""
     return EpisodeRecorder(build_rendered(cfg_env, builders, "rgb_array", index), folder, tolerant=True)
 
 

@@ -24,11 +24,7 @@ JOURNAL_LIMIT = 32_768  # env steps: Atari's limit of half an hour is 27,000. 2 
 
 
 class ActionJournal:
-    """Records the newest actions `[T, N, ...]`, or dicts of these, in a ring that fits the longest running episode.
-
-    Args:
-        limit: largest number of rows.
-    """
+    """Records the newest actions `[T, N, ...]`, or dicts of these, in a ring that fits the longest running episode."""
 
     def __init__(self, limit: int) -> None:
         self._limit, self.capacity = limit, min(256, limit)
@@ -175,9 +171,6 @@ class RestorableVectorEnv(VectorWrapper):
 
         An environment starts its next episode instead if the episode was too long for the journal, or if the
         environment is not deterministic.
-
-        Args:
-            state: what `state_dict` returned.
 
         Returns:
             The observations `[N, ...]`; the env steps since each environment's reset, int `[N]`; and which environments

@@ -101,13 +101,7 @@ def _limits(space: gymnasium.Space[Any]) -> tuple[Any, Any]:
 
 
 def check_finite(numbers: np.ndarray, where: str, space: gymnasium.Space[Any] | None = None) -> None:
-    """Raise `EnvError` if one of these floats `[N, ...]` is NaN or infinite.
-
-    Args:
-        numbers: of N environments.
-        where: the beginning of the message.
-        space: of one environment, for the message.
-    """
+    """Raise `EnvError` if one of these floats `[N, ...]` is NaN or infinite."""
     flat = numbers if numbers.ndim == 1 else numbers.ravel("K")
     if isfinite(flat.dot(flat)):  # one pass; its overflow only leads to the thorough look
         return

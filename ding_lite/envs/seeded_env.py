@@ -41,10 +41,6 @@ def episode_seed(seed: int, episode: int) -> int:
 
     Episode 0 has the environment's seed. All others have the SplitMix64 hash (Steele, Lea and Flood, 2014) of both
     numbers, which takes a microsecond; `derive_seeds` would take ten.
-
-    Args:
-        seed: the environment's seed.
-        episode: number of the episode since that seed was set.
     """
     if episode == 0:
         return seed

@@ -100,15 +100,7 @@ class PolicyObservations(gymnasium.ObservationWrapper):
 def observation_side(
     space: gymnasium.Space[Any], layout: str = ""
 ) -> tuple[gymnasium.Space[Any], Callable[[Any], Any], str]:
-    """Return the policy's space, a function that converts an observation or a batch of them, and a note for the user.
-
-    Args:
-        space: the environment's space.
-        layout: `env.image_layout`.
-
-    Raises:
-        ConfigError: see `PolicyObservations`.
-    """
+    """Return the policy's space, a function that converts one observation or a batch, and a note for the user."""
     _check_supported(space)
     if isinstance(space, Box):
         return _box_side(space, layout)
@@ -213,12 +205,7 @@ def find_layout(shape: Sequence[int]) -> str:
 
 
 class FrameStack(gymnasium.ObservationWrapper):
-    """Stacks the newest frames of one environment, and copies them, since an environment may reuse their memory.
-
-    Args:
-        env: the environment.
-        depth: S.
-    """
+    """Stacks the newest frames of one environment, and copies them, since an environment may reuse their memory."""
 
     def __init__(self, env: gymnasium.Env, depth: int) -> None:
         super().__init__(env)
@@ -293,12 +280,7 @@ def spec_state(spec: EnvSpec) -> dict[str, Any]:
 
 
 def load_spec(state: dict[str, Any], act_scale: bool) -> EnvSpec | None:
-    """Return the spec of a state that `spec_state` returned; None if that is empty.
-
-    Args:
-        state: the state.
-        act_scale: `env.act_scale` of the run.
-    """
+    """Return the spec of a state that `spec_state` returned; None if that is empty."""
     if not state:
         return None
     names = ("observation_space", "env_action_space", "env_observation_space")

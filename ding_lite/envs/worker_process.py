@@ -49,9 +49,6 @@ class SharedArrays:
 
     Processes that ask for the same arrays in the same order get the same memory. There are no locks, because each
     worker writes only its own rows.
-
-    Args:
-        file: file descriptor of the unnamed file.
     """
 
     def __init__(self, file: int) -> None:
@@ -76,24 +73,13 @@ class SharedArray:
 
 
 def share_observations(space: gymnasium.Space[Any], num_envs: int, memory: int) -> Any:
-    """Return the observations `[N, ...]` of N environments, in the memory that all their processes share.
-
-    Args:
-        space: of one environment.
-        num_envs: N.
-        memory: file descriptor of the `SharedArrays`.
-    """
+    """Return the observations `[N, ...]` of N environments, in the memory that all their processes share."""
     arrays: Any = SharedArrays(memory)
     return read_from_shared_memory(space, create_shared_memory(space, n=num_envs, ctx=arrays), n=num_envs)
 
 
 class Nursery:
-    """The parent's handle of the nursery: starts and kills workers.
-
-    Args:
-        memory: file descriptor of the `SharedArrays`.
-        grace: seconds that workers have to close their environments before they are killed.
-    """
+    """The parent's handle of the nursery: starts and kills workers."""
 
     def __init__(self, memory: int, grace: float) -> None:
         self._memory, self._grace = memory, grace
@@ -101,9 +87,6 @@ class Nursery:
 
     def fork(self, pipe: int) -> int:
         """Start a worker in a new process group, and return its process id.
-
-        Args:
-            pipe: file descriptor of the worker's end of the pipe.
 
         Raises:
             EOFError, ConnectionError: a new nursery has ended too, so no process can be started.
@@ -157,10 +140,7 @@ class Nursery:
 def nurse(control_file: int, memory: int, grace: float) -> None:
     """Run as the nursery until the parent ends: fork a worker for each file received, kill one for each process id.
 
-    Args:
-        control_file: file descriptor of the socket to the parent.
-        memory: file descriptor of the `SharedArrays`.
-        grace: seconds that workers have to end after the parent has ended, before they are killed.
+    Workers that have not ended `grace` seconds after the parent are killed.
     """
     for number in PARENTS_SIGNALS:
         # a terminal or a scheduler sends these to all processes; a handler, unlike SIG_IGN, is not inherited by exec
@@ -229,10 +209,6 @@ def serve(pipe: Connection, memory: int) -> None:
     A request is the name of a method of `EnvServer` and its arguments. The answer is `("done", result)`, or, if the
     environment raised an error, `("failed", text)`. It is `("wrong", text)` if a new process would not help, because
     the error is a user's mistake.
-
-    Args:
-        pipe: connection to the parent.
-        memory: file descriptor of the `SharedArrays`.
     """
     server: EnvServer | None = None
     with suppress(*LOST):
@@ -254,16 +230,7 @@ def serve(pipe: Connection, memory: int) -> None:
 
 
 class EnvServer:
-    """Runs one environment, writes its observations to shared memory, and restarts it when an episode ends.
-
-    Args:
-        memory: file descriptor of the `SharedArrays`.
-        index: the environment's number in the vector environment.
-        num_envs: number of environments in the vector environment.
-        env_fn: creates the environment.
-        attributes: values of its attributes that were set since the run began.
-        seed: for the global generators, before the environment is created; `SeededEnv` seeds them for each episode.
-    """
+    """Runs one environment, writes its observations to shared memory, and restarts it when an episode ends."""
 
     def __init__(
         self,

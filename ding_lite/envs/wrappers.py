@@ -82,10 +82,6 @@ def apply_wrappers(env: gymnasium.Env, wrappers: Sequence[Any]) -> gymnasium.Env
     them. Episode returns are sums of these. If the environment has been wrapped by this function before, its value
     counts instead of the reward below all wrappers.
 
-    Args:
-        env: the environment.
-        wrappers: `cfg.env.wrappers`.
-
     Raises:
         ConfigError: a wrapper cannot be applied to this environment with these arguments.
     """
@@ -136,10 +132,6 @@ class TrueRewards(gymnasium.Wrapper):
     """Adds the true reward of the newest step to `info`, and after the last step of an episode to that of the reset.
 
     A vector environment in SAME_STEP mode returns the `info` of the reset where an episode ended.
-
-    Args:
-        env: the environment with all its wrappers.
-        meter: the one of them that sums rewards.
     """
 
     def __init__(self, env: gymnasium.Env, meter: RewardMeter) -> None:
@@ -158,11 +150,7 @@ class TrueRewards(gymnasium.Wrapper):
 
 
 def find_own_randomness(env: gymnasium.Env) -> str:
-    """Play the beginning of an episode twice, with the same seed and actions.
-
-    Returns:
-        A message for the user if the two differ; empty if they do not.
-    """
+    """Return a message for the user if an episode that is played twice with the same seed and actions differs."""
     actions: list[Any] = []
     if _play(env, actions) == _play(env, actions):
         return ""

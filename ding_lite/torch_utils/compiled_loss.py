@@ -22,10 +22,6 @@ class CompiledLoss:
 
     The first batch compiles, which takes 10 to 60 seconds and needs a C++ compiler. A batch of a second size compiles
     once more, for batches of any size. Torch keeps the result on disk, and the next run starts faster.
-
-    Args:
-        loss: computes the loss of a batch, and figures.
-        flat: the parameters and gradients of the network that the loss trains.
     """
 
     def __init__(self, loss: Loss, flat: FlatParameters) -> None:

@@ -31,10 +31,6 @@ def choose_overlap(cfg: EasyDict, flat: FlatParameters) -> bool:
 
     It does if `policy.data_parallel` is 'ddp'. It also does if `policy.bp_update_sync` is False and gradients are sent
     in messages. Ranks that share memory send none, so backward has nothing to overlap with.
-
-    Args:
-        cfg: the compiled `cfg.policy`.
-        flat: the parameters and gradients.
     """
     sends = cfg.multi_gpu and get_world_size() > 1 and not flat.is_shared
     return uses_ddp(cfg) or (sends and not cfg.get("bp_update_sync", True))
@@ -49,12 +45,6 @@ class OverlappedLoss:
     """A loss whose backward pass averages the gradients of `FlatParameters` over all ranks, in place.
 
     DistributedDataParallel wraps a module whose forward pass computes the loss, so policies need no change.
-
-    Args:
-        network: holds all parameters that the loss trains.
-        loss: computes the loss of a batch, and figures.
-        cfg: the compiled `cfg.policy`.
-        flat: the network's parameters and gradients.
     """
 
     def __init__(self, network: nn.Module, loss: Loss, cfg: EasyDict, flat: FlatParameters) -> None:
@@ -123,12 +113,9 @@ def _free(held: list[Any]) -> None:
 
 
 def synchronize_batchnorm(model: nn.Module) -> nn.Module:
-    """Replace the model's batch normalisation by torch's SyncBatchNorm, which uses the samples of all ranks.
+    """Return the model with torch's SyncBatchNorm as its batch normalisation, which uses the samples of all ranks.
 
     While gradients are disabled, ranks act independently, and the layers use their running statistics.
-
-    Returns:
-        The model with the new layers.
     """
     model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
     for module in model.modules():
@@ -139,10 +126,6 @@ def synchronize_batchnorm(model: nn.Module) -> nn.Module:
 
 def check_data_parallel(policy: EasyDict, defaults: EasyDict) -> None:
     """Check `data_parallel`, `ddp` and `compile` of `cfg.policy`.
-
-    Args:
-        policy: the compiled `cfg.policy`.
-        defaults: the default values of `policy.ddp`.
 
     Raises:
         ConfigError: a value has no effect, contradicts another one, or needs a GPU or a newer torch.

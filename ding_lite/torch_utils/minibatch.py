@@ -88,15 +88,8 @@ def normalize_parts(parts: list[Tensor]) -> list[Tensor]:
 def explained_variance(value: Tensor, return_: Tensor) -> Tensor:
     """Return 1 - Var(R - V) / Var(R) over the samples of all ranks, in one collective.
 
-    It is 1 if the values predict the returns exactly, 0 if they predict them no better than the mean return would, and
-    also 0 if all returns are equal.
-
-    Args:
-        value: V(s), of any shape.
-        return_: R, the targets of V(s), of the same shape and in the same units.
-
-    Returns:
-        A scalar.
+    V(s) and its targets R have the same shape and units. It is 1 if the values predict the returns exactly, 0 if they
+    predict them no better than the mean return would, and also 0 if all returns are equal.
     """
     x_2M = torch.stack([return_ - value, return_]).flatten(1).double()
     mean_2 = x_2M.mean(1)

@@ -147,10 +147,6 @@ def checksum(tensors: Iterable[Tensor]) -> tuple[int, int]:
 def check_ranks(value: tuple[int, int], iteration: int) -> None:
     """Compare the checksums of all ranks; a collective call.
 
-    Args:
-        value: this rank's `checksum`.
-        iteration: the learner iteration, for the message.
-
     Raises:
         RankDriftError: on every rank, if some ranks differ from the majority (from rank 0 if there is none).
     """

@@ -57,14 +57,10 @@ class StepCheck:
         self._verdict: Tensor | None = None  # verdict on the pending step (1: skipped), in memory that a GPU can write
 
     def begin(self, batch: dict[str, Any], figures: dict[str, Tensor]) -> None:
-        """Begin a step.
+        """Begin a step, whose batch and figures an error message would name.
 
         If the result of the previous step is not known yet, it is read now, so the gradient of that step must not have
         been zeroed.
-
-        Args:
-            batch: the batch of this step, for an error message.
-            figures: the figures that its loss returned, for an error message.
 
         Raises:
             NonFiniteError: with 'stop', on every rank, if the previous step was not finite.
@@ -94,10 +90,6 @@ class StepCheck:
         """If the loss is not finite, make the norm of the averaged gradient not finite either.
 
         Call this after the gradient has been zeroed and before backward.
-
-        Args:
-            loss: this rank's loss, a scalar.
-            flat: the parameters and the gradient of the step.
         """
         if loss.is_cuda:
             self._loss = loss.detach()
@@ -110,9 +102,7 @@ class StepCheck:
     def passes(self, norm: Tensor, optimizers: Collection[torch.optim.Optimizer]) -> bool:
         """Return whether to clip the gradient and step. On a GPU, fused optimizers decide later by themselves.
 
-        Args:
-            norm: norm of the averaged gradient before clipping, a scalar.
-            optimizers: the optimizers that take the step.
+        `norm` is that of the averaged gradient before clipping.
 
         Raises:
             NonFiniteError: with 'stop', on every rank, if the norm is not finite.
@@ -193,17 +183,9 @@ class NonFiniteError(UserError):
 def diagnose(
     module: nn.Module, batch: dict[str, Any], figures: dict[str, Tensor], loss: float, lag: int
 ) -> NonFiniteError:
-    """Find out which ranks had a loss that is not finite, and what is wrong with their batches; a collective call.
+    """Return the error to raise, with the same message on every rank; a collective call.
 
-    Args:
-        module: the network that is trained; the message names parameters whose gradients are not finite.
-        batch: this rank's batch of the step.
-        figures: the figures that this rank's loss returned.
-        loss: this rank's loss.
-        lag: learner iterations since the step.
-
-    Returns:
-        The error to raise, with the same message on every rank.
+    It says which ranks had a loss that is not finite, what is wrong with their batches, and which gradients are not.
     """
     text = ""
     if not math.isfinite(loss):

@@ -31,10 +31,6 @@ def normalized_features(
     """Yield the keys that lead to each part of an observation that can be normalised, and its number of features.
 
     These are the arrays of floats. Images of bytes and an `action_mask` are left out.
-
-    Args:
-        space: the space of one observation, as the policy sees it.
-        path: the keys that lead to `space`.
     """
     if isinstance(space, Dict):
         for key, part in space.items():
@@ -127,9 +123,6 @@ class Normalizer(nn.Module):
 
         The observations are normalised by the statistics with which the policy acted. Rewards are normalised by the new
         ones, so that those of the first block are normalised too.
-
-        Args:
-            block: `[T, N, ...]`, as a collector makes it.
         """
         acted = self._with_obs(block)
         self.update(block)

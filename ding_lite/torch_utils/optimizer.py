@@ -85,11 +85,6 @@ def create_optimizer(
 ) -> tuple[torch.optim.Optimizer, dict[str, Scheduled]]:
     """Create the optimizer of one part. It is a fused one if torch has a fused implementation.
 
-    Args:
-        parameter: the flat parameter of the part.
-        part: how to train it.
-        learn: the compiled `cfg.policy.learn`, with default values.
-
     Returns:
         The optimizer, and its options that have a schedule.
 
@@ -115,10 +110,6 @@ def create_optimizer(
 
 def load_moments(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
     """Restore the moments of an optimizer. Its learning rate and other options do not change.
-
-    Args:
-        optimizer: the optimizer to change.
-        state: what `state_dict` of an optimizer of the same class returned.
 
     Raises:
         ValueError: the state is of another kind of optimizer, or a moment does not have the shape of its parameter;
@@ -149,11 +140,6 @@ def _options_with_moments(group: dict[str, Any]) -> str:
 
 def check_optimizer(section: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
     """Check the optimizer's keys of a config against each other.
-
-    Args:
-        section: dotted name of the section that has the keys, for messages.
-        given: the section of the compiled config.
-        defaults: the same keys with their default values.
 
     Raises:
         ConfigError: an option does not belong to the optimizer, or `betas` is not a pair.

@@ -192,11 +192,7 @@ class OptimizerStep:
 
 
 def _check_output(output: Any, loss: Any) -> None:
-    """Check what a loss returned in the first step.
-
-    Raises:
-        UserError: it is not a scalar tensor and a dict.
-    """
+    """Check what a loss returned in the first step."""
     pair = output if isinstance(output, tuple) else (output,)
     if len(pair) == 2 and isinstance(pair[0], Tensor) and pair[0].ndim == 0 and isinstance(pair[1], dict):
         return

@@ -149,11 +149,7 @@ class RunningMeans:
         self._waiting = 0
 
     def take(self, names: list[str]) -> dict[str, float]:
-        """Return the means of the named figures that any rank has added, and start anew; a collective call.
-
-        Args:
-            names: names of figures, the same on every rank.
-        """
+        """Return the means of the named figures that any rank has added, and start anew; all ranks pass the same."""
         self._settle()
         table = torch.tensor([self._sums.get(name, [0.0, 0, 0]) for name in names], dtype=torch.float64)
         self._sums = {}

@@ -72,11 +72,7 @@ class Key:
         return (self.type, None) if self.default is None and not matches(None, self.type) else self.type
 
     def check(self, path: str, value: Any) -> None:
-        """Check a value.
-
-        Args:
-            path: dotted name of the key, for the message.
-            value: any value.
+        """Check a value; `path` is the key's dotted name, for the message.
 
         Raises:
             ConfigError: the value is not allowed.
@@ -89,10 +85,6 @@ class Key:
         """Return the dotted name of the key that switches this key's option; empty if there is none.
 
         It is in the same section or, like the variables of nested functions, in the nearest one around it.
-
-        Args:
-            path: this key's dotted name.
-            known: the dotted names of all keys.
         """
         name, section = self.needs.partition("=")[0], path if self.needs else ""
         while section:
@@ -102,11 +94,7 @@ class Key:
         return ""
 
     def is_used(self, switch: Any) -> bool:
-        """Return whether the option that the key belongs to is on; True if it belongs to none.
-
-        Args:
-            switch: the value of the key that switches the option; None if there is no such key.
-        """
+        """Return whether the key's option is on, by the value of the key that switches it; True if there is none."""
         _, _, values = self.needs.partition("=")
         if values in ("", "False"):
             return not self.needs or bool(switch) == (not values)
@@ -169,10 +157,6 @@ def declared_keys(cls: type, base: Mapping[str, Any] = {}) -> dict[str, Key]:
 
     A class removes the keys of its base classes that it lists in `config_without`. A section without keys becomes a
     `Key` of type `SECTION`.
-
-    Args:
-        cls: the class.
-        base: further declarations, which those of the class extend.
     """
     tree = dict(base)
     for owner in reversed(cls.__mro__):
@@ -188,11 +172,7 @@ def with_option(needs: str, keys: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def default_values(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Return nested dicts of copies of the default values.
-
-    Args:
-        tree: declarations, nested or by dotted names.
-    """
+    """Return nested dicts of copies of the default values."""
     values: dict[str, Any] = {}
     for path, key in _flatten(tree, ""):
         set_key(values, path, copy.deepcopy(key.default))
@@ -323,10 +303,6 @@ def is_activation(value: Any) -> bool:
 
 def activation_name(value: Any, path: str = "policy.model.activation") -> str:
     """Return the name of an activation, such as 'relu' for itself, for `nn.ReLU` and for `nn.ReLU()`.
-
-    Args:
-        value: a name, a module of torch, or its class.
-        path: dotted key of the value, for the message.
 
     Raises:
         ConfigError: none of the names stands for it, such as for a module with other options than the default.

@@ -25,12 +25,7 @@ GIT_TIMEOUT = 5.0  # seconds
 
 
 def record_origin(directory: str | Path, **more: Any) -> None:
-    """Append this start of a run to the origin.jsonl of its directory; a run is not ended if that fails.
-
-    Args:
-        directory: the run's directory.
-        **more: further facts, such as the device.
-    """
+    """Append this start of a run to the origin.jsonl of its directory; a run is not ended if that fails."""
     with suppress(OSError), (Path(directory) / ORIGIN).open("a", encoding="utf-8") as file:
         file.write(json.dumps(describe_origin() | more) + "\n")
 

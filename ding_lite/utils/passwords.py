@@ -29,11 +29,7 @@ def hide_passwords(text: str) -> str:
 
 
 def check_no_passwords(options: Mapping[str, Any], path: str) -> None:
-    """Check that no option is or contains a password; `${NAME}` is none.
-
-    Args:
-        options: nested options.
-        path: their dotted key, for the message.
+    """Check that none of the nested options, whose key is `path`, is or contains a password; `${NAME}` is none.
 
     Raises:
         ConfigError: one does. The message does not show it.

@@ -72,9 +72,6 @@ def passing_signals_on(processes: Callable[[], Iterable[RunProcess]]) -> Iterato
     """Return a context manager that passes this process's signals on to others.
 
     Its value is a function that returns the first signal that arrived, or 0.
-
-    Args:
-        processes: returns the processes that run now.
     """
     received: list[int] = []
 

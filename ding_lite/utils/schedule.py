@@ -102,12 +102,7 @@ class Scheduled(float):
     current: Callable[[], float]
 
     def __new__(cls, number: float, current: Callable[[], float]) -> Scheduled:
-        """Create the number.
-
-        Args:
-            number: the number now.
-            current: returns the number at any later time.
-        """
+        """Create the number."""
         self = super().__new__(cls, number)
         self.current = current
         return self
@@ -122,11 +117,6 @@ def is_schedule(path: str, key: Key, value: Any) -> bool:
     """Return whether the value of a config key is meant as a schedule: a dict where a number is expected.
 
     Where a whole number is expected, which cannot change, only a dict with all fields of a schedule is meant as one.
-
-    Args:
-        path: dotted name of the key, which begins with 'policy.'.
-        key: the declaration of the key.
-        value: its value.
     """
     if not isinstance(value, Mapping) or not path.startswith("policy.") or key.choices or matches({}, key.hint):
         return False
@@ -140,12 +130,7 @@ def has_fields(value: Any) -> bool:
 
 
 def why_constant(path: str, key: Key) -> str:
-    """Return why a number cannot change during a run; empty if it can.
-
-    Args:
-        path: dotted name of the key, which begins with 'policy.'.
-        key: the declaration of the key.
-    """
+    """Return why the number of a key cannot change during a run; empty if it can. `path` begins with 'policy.'."""
     if isinstance(key.constant, str):
         return key.constant
     if not matches(0.5, key.hint):
@@ -156,12 +141,7 @@ def why_constant(path: str, key: Key) -> str:
 
 
 def check_schedule(path: str, key: Key, schedule: Mapping[str, Any]) -> None:
-    """Check a schedule.
-
-    Args:
-        path: dotted name of the key, for the message.
-        key: the declaration of the key; every number of the schedule must be allowed by it.
-        schedule: the value of the key.
+    """Check a schedule, each number of which the key `path`, which begins with 'policy.', must allow.
 
     Raises:
         ConfigError: the key cannot change during a run, or the schedule has a mistake.
@@ -217,12 +197,7 @@ def _check_points(path: str, points: Any, unit: str) -> None:
 
 
 def find_schedules(policy: Mapping[str, Any], keys: Mapping[str, Key]) -> dict[str, Schedule]:
-    """Return the schedules of a compiled `cfg.policy` by the dotted names of their keys, without 'policy.'.
-
-    Args:
-        policy: the compiled `cfg.policy`.
-        keys: what the class of the policy declares, see `declared_keys`.
-    """
+    """Return the schedules of a compiled `cfg.policy` by the dotted names of their keys, without 'policy.'."""
     values = {path: get_key(policy, path) for path, key in keys.items() if not why_constant(f"policy.{path}", key)}
     return {
         path: Schedule(**value) for path, value in values.items() if is_schedule(f"policy.{path}", keys[path], value)
@@ -262,11 +237,7 @@ class Schedules:
             set_key(self.cfg, path, create_input(float(number)) if is_input else number)
 
     def follower(self, path: str) -> float:
-        """Return the number of a key, to be kept by another part of the run; it is `Scheduled` if it has a schedule.
-
-        Args:
-            path: the key's dotted name, without 'policy.'.
-        """
+        """Return the number of a key, to be kept by another part of the run; it is `Scheduled` if it has a schedule."""
         return self._followers.get(path, get_key(self.cfg, path))
 
     def numbers(self, path: str) -> list[float]:

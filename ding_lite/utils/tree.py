@@ -52,15 +52,7 @@ def write_row(rows: Any, index: int, row: Any) -> None:
 
 
 def lengthen(rows: np.ndarray, length: int) -> np.ndarray:
-    """Return a copy of an array with more rows.
-
-    Args:
-        rows: the array `[R, ...]`.
-        length: the new number of rows, at least R.
-
-    Returns:
-        `[length, ...]`. The first R rows are those of `rows`; the others are not initialised.
-    """
+    """Return a copy of an array `[R, ...]` with `length` rows; those after the first R are not initialised."""
     longer = np.empty((length, *rows.shape[1:]), rows.dtype)
     longer[: len(rows)] = rows
     return longer

@@ -236,9 +236,6 @@ class SampleCollector:
 class RolloutRows:
     """The memory of a rollout block, reused by every collect, and a list of the episodes that ended in the block.
 
-    Args:
-        observation_space: the batched observation space of N environments.
-
     Attributes:
         capacity: rows that fit into the memory.
     """

@@ -129,10 +129,6 @@ class GradientMean:
     nothing is sent. Between machines, the first rank of each sends the sum of its machine, so the traffic does not grow
     with the ranks of a machine. Without shared memory, one all-reduce does everything.
 
-    Args:
-        parameter: the flat parameter `[P]`.
-        share_memory: whether to use shared memory, if the parameter is on the CPU and there is such memory.
-
     Attributes:
         gradient: this rank's gradient `[P]`, zero at first.
         is_shared: whether it is in memory that all ranks of this machine map.

@@ -33,16 +33,7 @@ def set_variables(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 class Launch(NamedTuple):
-    """The description of a job by its launcher.
-
-    Attributes:
-        rank: global rank of this process.
-        world_size: number of processes.
-        local_rank: rank of this process among those of its machine.
-        local_world_size: number of processes of this machine.
-        addr: host name or address of the machine of rank 0.
-        port: port on which rank 0 listens.
-    """
+    """The description of a job by its launcher; address and port are those of the machine of rank 0."""
 
     rank: int
     world_size: int
@@ -121,11 +112,6 @@ def usable_cores() -> int:
 
 def divide(path: str, value: int, world_size: int) -> int:
     """Return one process's share of a size.
-
-    Args:
-        path: dotted name of the key, for the message.
-        value: the size for all processes together.
-        world_size: number of processes.
 
     Raises:
         ConfigError: `value` is not a multiple of `world_size`.

@@ -104,12 +104,9 @@ def loopback_interface() -> str:
 
 
 def host_store(addr: str, port: int, timeout: float) -> dist.TCPStore:
-    """Return a new store of this process; if the address is the loopback address, only this machine reaches it.
+    """Return a new store of this process, on any free port if `port` is 0.
 
-    Args:
-        addr: the address at which the other ranks look for it.
-        port: 0: any free port.
-        timeout: seconds that a request may take.
+    If the address is the loopback address, only this machine reaches it.
 
     Raises:
         RuntimeError: the port is in use, or this process may not listen there.

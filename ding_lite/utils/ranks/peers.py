@@ -134,12 +134,7 @@ def choose_backend(peers: Sequence[Peer]) -> tuple[str, str]:
 
 
 def describe_values(values: Sequence[str], most: int = 3) -> str:
-    """Return each value once, with the ranks that have it: `32 on ranks 0 to 2, 64 on rank 3`.
-
-    Args:
-        values: one per rank.
-        most: values to list.
-    """
+    """Return each value once, with the ranks that have it: `32 on ranks 0 to 2, 64 on rank 3`."""
     owners: dict[str, list[int]] = {}
     for rank, value in enumerate(values):
         owners.setdefault(value, []).append(rank)

@@ -80,9 +80,6 @@ class HangWatch:
 
     A call of `heartbeat` is progress, and so are the end of a wait for other ranks, and reading or writing a file: a
     large checkpoint may take long.
-
-    Args:
-        timeout: seconds without progress that are a hang.
     """
 
     def __init__(self, timeout: float) -> None:
@@ -181,9 +178,6 @@ class HangWatch:
 
     def first_mistake(self, mistake: str) -> str:
         """Return the mistake that ends rank 0, so that a mistake of all ranks is printed once.
-
-        Args:
-            mistake: the message that ends this rank.
 
         Returns:
             Rank 0's message; empty if it has reported none within `LAST_WORD`.

@@ -102,10 +102,6 @@ def load_extra(module: str) -> Any:
 def open_columns(path: str, data_type: str = "") -> Iterator[Columns]:
     """Return a context manager that opens a data set for reading.
 
-    Args:
-        path: the data set.
-        data_type: one of `KINDS`; empty: derived from the path.
-
     Raises:
         DatasetError: it is missing, damaged or of another kind. This may be detected only inside the context.
     """

@@ -68,14 +68,9 @@ class Task(NamedTuple):
 
 
 def tasks(epoch: int, start: int, samples: int, size: int, slots: int) -> Iterator[Task]:
-    """Yield tasks without end. A slot is reused only after its chunk has been copied.
+    """Yield tasks of at most `size` of an epoch's `samples` without end, from the position `start` of the first epoch.
 
-    Args:
-        epoch: the first epoch.
-        start: position in the first epoch.
-        samples: number of samples of an epoch.
-        size: largest number of samples of a task.
-        slots: number of slots.
+    A slot is reused only after its chunk has been copied.
     """
     for number in itertools.count():
         stop = min(start + size, samples)
@@ -84,13 +79,7 @@ def tasks(epoch: int, start: int, samples: int, size: int, slots: int) -> Iterat
 
 
 class Chunks(Dataset[Any]):
-    """The data set of a worker process, whose items are gathered chunks.
-
-    Args:
-        dataset: the transitions.
-        sampler: shuffles them.
-        slots: the shared memory, nested tensors `[batches * B, ...]`.
-    """
+    """The data set of a worker process, whose items are gathered chunks."""
 
     def __init__(self, dataset: OfflineDataset, sampler: RankSampler, slots: list[dict[str, Any]]) -> None:
         self._dataset, self._sampler, self._slots = dataset, sampler, slots

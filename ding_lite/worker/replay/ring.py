@@ -196,10 +196,6 @@ class Ring:
 class SideTable:
     """Stores observations for a few of the ring's places, and grows if necessary.
 
-    Args:
-        num_places: R * N.
-        device: the ring's device.
-
     Attributes:
         slot: `[R * N]`, the index of each place's entry in `obs`; -1 if the place has none.
         obs: nested dict of `[slots, ...]` tensors; None before the first entry.

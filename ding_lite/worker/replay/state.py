@@ -29,13 +29,7 @@ def replay_state(ring: Ring, sampler: Sampler, view: View) -> dict[str, Any]:
 
 
 def load_replay_state(ring: Ring, sampler: Sampler, view: View, state: dict[str, Any]) -> None:
-    """Copy a state into a replay buffer's parts.
-
-    Args:
-        ring: receives the rows.
-        sampler: receives the sampler's state.
-        view: compared with the view that the state was saved with.
-        state: what `replay_state` returned; its tensors may be views of a file that is mapped into memory.
+    """Copy a state into a replay buffer's ring and sampler, if its view is the same one too.
 
     Raises:
         ConfigError: the state belongs to a buffer with other parts, sizes or columns. This buffer is unchanged.
@@ -118,14 +112,10 @@ def describe(columns: dict[str, Any], path: str = "column ") -> dict[str, str]:
 
 
 def compress_frames(frames: Tensor, num_envs: int) -> Tensor | dict[str, Any]:
-    """Return frames in compressed form, or unchanged if they are not image bytes or hardly shrink.
+    """Return frames `[T N, ...]` in compressed form, or unchanged if they are not image bytes or hardly shrink.
 
     Successive frames of an environment differ in few pixels. So each is replaced by its bitwise difference from the
     frame before, which is mostly zero.
-
-    Args:
-        frames: `[T N, ...]`.
-        num_envs: N.
 
     Returns:
         The frames themselves, or a dict of `chunks` (uint8 tensors), `rows` (T of a chunk) and `shape` (of a row).

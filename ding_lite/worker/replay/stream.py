@@ -19,15 +19,8 @@ from ding_lite.worker.replay.ring import NOT_STORED, Ring, to_single
 class TransitionStream:
     """Returns each step once, in time order, as the transition that `TransitionView` makes of it.
 
-    The newest n rows wait for the next block, which holds the steps that follow them.
-
-    Args:
-        n_step: largest number of rows of a block.
-        num_envs: N.
-        nstep: see `TransitionView`.
-        gamma: see `TransitionView`.
-        frame_stack: see `Ring`.
-        batch_size: B; None: all transitions that become complete with a block are returned together.
+    The newest n rows wait for the next block, of at most `n_step` rows, which holds the steps that follow them. Without
+    `batch_size`, all transitions that become complete with a block are returned together.
     """
 
     def __init__(
@@ -76,11 +69,7 @@ def _split(tree: Any, size: int) -> list[Any]:
 
 
 class EpisodeStream:
-    """Returns every episode once it has ended, in the order of their ends.
-
-    Args:
-        num_envs: N.
-    """
+    """Returns every episode once it has ended, in the order of their ends."""
 
     def __init__(self, num_envs: int) -> None:
         self._parts: list[list[dict[str, Any]]] = [[] for _ in range(num_envs)]  # parts of the running episodes
