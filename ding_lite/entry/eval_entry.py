@@ -9,7 +9,7 @@ from typing import Any
 
 from ding_lite.config import read_saved_run
 from ding_lite.entry.keeper import load_model
-from ding_lite.entry.reporter import describe_eval_epsilon, describe_numbers
+from ding_lite.entry.reporter import describe_evaluation, describe_numbers
 from ding_lite.entry.setup import RunSetup, policy_process, prepare_run
 from ding_lite.policy import Policy
 from ding_lite.results.run import find_config
@@ -64,7 +64,7 @@ def evaluate_checkpoint(
         f"return {info['return_mean']:.2f} +- {info['return_std']:.2f} (min {info['return_min']:.2f}, max "
         f"{info['return_max']:.2f}, mean length {info['length_mean']:.0f}) over {len(info['returns'])} episodes"
         f"{describe_numbers(numbers)}"
-        f"{describe_eval_epsilon(policy)}"
+        f"{describe_evaluation(policy)}"
     )
     return info
 

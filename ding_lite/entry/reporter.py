@@ -204,7 +204,7 @@ class RunReporter(AbstractContextManager[Any]):
         self._logger.info(
             f"{self._moment(counts)}: eval return {info['return_mean']:.2f} +- {info['return_std']:.2f}, best "
             f"{info['return_best']:.2f}{numbers}\n"
-            f"  {len(info['returns'])} episodes{describe_eval_epsilon(self._policy)}, "
+            f"  {len(info['returns'])} episodes{describe_evaluation(self._policy)}, "
             f"after {tqdm.format_interval(self.seconds())}"
         )
         missing = [key for key in self.cfg.env.info_keys if f"info/{key}" not in info and key not in self._alarmed]
@@ -220,6 +220,7 @@ class RunReporter(AbstractContextManager[Any]):
             **counts,
             "eval_return_mean": self._eval_info.get("return_mean"),
             "eval_return_best": best_return,
+            "eval_average": self.cfg.policy.eval.average,
             **{f"eval/{name}": value for name, value in self._eval_numbers().items()},
             "seconds": round(self.seconds(), 3),
             "world_size": get_world_size(),
@@ -252,10 +253,11 @@ def describe_numbers(numbers: Mapping[str, float]) -> str:
     return "".join(f", {name.removeprefix('info/')} {value:.4g}" for name, value in numbers.items())
 
 
-def describe_eval_epsilon(policy: Policy) -> str:
-    """Return a note on the epsilon of an evaluation that has ended, to be appended to its result; empty if it is 0."""
-    epsilon = policy.current_config.eval.get("eps", 0.0)
-    return f", epsilon {epsilon:g}" if epsilon else ""
+def describe_evaluation(policy: Policy) -> str:
+    """Return a note on the epsilon and the averaged weights of an evaluation, for its result; empty without both."""
+    cfg = policy.current_config.eval
+    notes = {"epsilon": cfg.get("eps"), "averaged weights, share of the newest": cfg.average}
+    return "".join(f", {name} {value:.3g}" for name, value in notes.items() if value)
 
 
 def describe_space(space: spaces.Space[Any]) -> str:

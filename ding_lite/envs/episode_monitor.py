@@ -18,6 +18,7 @@ from ding_lite.envs.returned import EnvError, check_finite, fit
 from ding_lite.envs.seeded_env import derive_seeds
 from ding_lite.envs.wrappers import TRUE_REWARD
 from ding_lite.utils.registry import UserError
+from ding_lite.utils.tree import tree_map
 
 # Keys of `info` that mean something here. Those of the same names that an environment sets are dropped.
 OWN_KEYS = frozenset(
@@ -40,6 +41,8 @@ class EpisodeMonitor(VectorWrapper):
         episodic_life: whether to report lost lives as ended parts of a game.
         episodic_reward: whether to report rewards other than 0 as ended parts of a game.
         act_scale: whether actions -1..1 are mapped to the bounds of a Box.
+        limits: L numbers of env steps; environment i truncates its episodes after `limits[i % L]` of them, 0: never.
+            The engine has to restart some of its environments then. Empty: the engine's own limit applies.
         name: the environment's name in messages.
 
     Raises:
@@ -58,6 +61,7 @@ class EpisodeMonitor(VectorWrapper):
         episodic_life: bool = False,
         episodic_reward: bool = False,
         act_scale: bool = True,
+        limits: Sequence[int] = (),
         name: str = "",
     ) -> None:
         super().__init__(env)
@@ -71,6 +75,7 @@ class EpisodeMonitor(VectorWrapper):
         self._stepped, self._rewarded = f"{self._name}: step returned obs", f"{self._name}: step returned rewards"
         self._clip_rewards = clip_rewards
         self._episodic_life, self._episodic_reward = episodic_life, episodic_reward
+        self._limit_N = np.resize(limits, env.num_envs) if limits else None
         self._first_seed: int | None = seed
         self._return_N = np.zeros(env.num_envs, np.float64)
         self._length_N = np.zeros(env.num_envs, np.int64)
@@ -122,7 +127,32 @@ class EpisodeMonitor(VectorWrapper):
             info["part_ended"] = part_N & ~ended_N  # after a game's end, `lives` is the next game's
         reward_N = (np.sign(reward_N) if self._clip_rewards else reward_N).astype(np.float32)
         check_finite(reward_N, self._rewarded)  # also true of values that float32 cannot hold
+        if self._limit_N is not None:
+            late_N = (self._limit_N > 0) & (info["episode_length"] >= self._limit_N) & ~ended_N
+            if np.count_nonzero(late_N):
+                obs, truncated_N = self._truncate(late_N, ended_N, obs, info), truncated_N | late_N
         return obs, reward_N, terminated_N, truncated_N, info
+
+    def _truncate(self, late_N: np.ndarray, ended_N: np.ndarray, obs: Any, info: dict[str, Any]) -> Any:
+        """Add the end of episodes that have reached their limit to `info`; return the observations of the next ones.
+
+        Args:
+            late_N: where, bool `[N]`.
+            ended_N: where an episode has ended in this step, which `info` says already, bool `[N]`.
+            obs: the observations after the step, `[N, ...]`.
+            info: the step's.
+        """
+        index_K, last = np.flatnonzero(ended_N | late_N), tree_map(np.array, obs)
+        number_NI = np.full((self.num_envs, len(self.info_keys)), np.nan)
+        if ended_N.any():
+            tree_map(lambda leaf, final: leaf.__setitem__(ended_N, final), last, info["final_obs"])
+            number_NI[ended_N] = info.get("episode_info", np.nan)
+        info["final_obs"] = tree_map(lambda leaf: leaf[index_K], last)
+        if self.info_keys:
+            info["episode_info"] = number_NI[index_K]
+        if "part_ended" in info:
+            info["part_ended"] &= ~late_N
+        return self.cut(late_N, obs)
 
     def cut(self, which_N: np.ndarray, obs: Any) -> Any:
         """Start new episodes in some environments, and return the observations; `obs` are the newest ones.

@@ -41,7 +41,11 @@ ENV_KEYS: dict[str, Any] = dict(
         low=0,
     ),
     collector_max_episode_steps=Key(
-        None, "the same for training episodes, instead of max_episode_steps; None: max_episode_steps", type=int, low=0
+        None,
+        "the same for training episodes, instead of max_episode_steps; a list, repeated over a rank's environments, "
+        "gives each its own; None: max_episode_steps",
+        type=(int, list[int]),
+        low=0,
     ),
     info_keys=Key(
         [], "keys of `info` with a number at an episode's last step, such as 'is_success'; their means are recorded"

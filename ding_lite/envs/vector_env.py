@@ -154,10 +154,13 @@ def create_vector_env(
     Raises:
         ConfigError: see `check_env`.
     """
+    limits: list[int] = []  # of training episodes, if environments have different ones
     if not training:
         cfg_env = EasyDict({**cfg_env, "dynamic_seed": True})
-    elif cfg_env.collector_max_episode_steps is not None:
-        cfg_env = EasyDict({**cfg_env, "max_episode_steps": cfg_env.collector_max_episode_steps})
+    elif (limit := cfg_env.collector_max_episode_steps) is not None:
+        limits = limit if isinstance(limit, list) else []
+        limit = (0 if 0 in limits else max(limits)) if limits else limit
+        cfg_env = EasyDict({**cfg_env, "max_episode_steps": limit})
     builder, manager = find_builder(cfg_env, builders), cfg_env.manager
     builds = [partial(build_single, one, cfg_env, n) for n, one in enumerate(builders or [builder] * num_envs)]
     if len(builds) != num_envs:
@@ -176,16 +179,23 @@ def create_vector_env(
         env = SameProcessVectorEnv(builds, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
     if cfg_env.max_episode_steps is not None:
         env.metadata = {**env.metadata, "max_episode_steps": cfg_env.max_episode_steps}
+    restarts = counts_episodes or isinstance(env, EnvPoolEngine)
+    if limits and not restarts:
+        raise ConfigError(
+            f"env.collector_max_episode_steps={limits}: {type(env).__name__} cannot restart some of its environments. "
+            "Give one number, or set env_manager.type to 'base' or 'subprocess'."
+        )
     monitor = EpisodeMonitor(
         env,
         seed,
-        restarts=counts_episodes or isinstance(env, EnvPoolEngine),
+        restarts=restarts,
         frame_stack=stack_depth(cfg_env),
         info_keys=tuple(cfg_env.info_keys),
         clip_rewards=training and cfg_env.clip_rewards,
         episodic_life=training and cfg_env.episodic_life,
         episodic_reward=training and cfg_env.episodic_reward,
         act_scale=cfg_env.act_scale,
+        limits=limits,
         name=cfg_env.env_id or cfg_env.type,
     )
     monitor.action_space.seed(derive_seeds(seed, "action", n=1)[0])

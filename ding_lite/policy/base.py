@@ -37,6 +37,7 @@ from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
 from ding_lite.torch_utils.target_network import TargetNetwork
+from ding_lite.torch_utils.weight_average import WeightAverage
 from ding_lite.utils.key import declared_keys, default_values
 from ding_lite.utils.ranks.ranks import get_local_rank, get_world_size
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
@@ -138,6 +139,8 @@ class Policy:
         broadcast_networks(self._modules)  # last, so that target networks are included
         self._drifting = drifting_buffers(self._modules) if cfg.multi_gpu else []
         self._schedules.set_numbers()
+        share = cfg.eval.average
+        self._average = WeightAverage(self._model, share) if share and "learn" in enable_field else None
         noisy = any(isinstance(module, NoisyLinear) for module in self._model.modules())
         self._exploring: AbstractContextManager[None] = explore(self._model) if noisy else nullcontext()
 
@@ -190,6 +193,8 @@ class Policy:
         output = self._forward_learn(self._ready(batch))
         if self._drifting:
             average_buffers(self._drifting)
+        if self._average is not None:
+            self._average.update()
         self._schedules.count_iteration()
         scheduled = {key: torch.tensor(value, dtype=torch.float64) for key, value in self._schedules.figures.items()}
         return scheduled | output | self._figures | self._optimizers.figures()
@@ -303,27 +308,39 @@ class Policy:
             self._eval_random.manual_seed(0)
         self._reset_eval(env_id)
 
+    def evaluating(self) -> AbstractContextManager[None]:
+        """Return a context manager for evaluations: in it, networks have averaged weights if `eval.average` is set."""
+        return nullcontext() if self._average is None else self._average.used()
+
     # Checkpoints.
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that learning changes; it is the same on all ranks."""
         state = self._state_dict_learn() | {"schedules": self._schedules.state_dict()}
+        if self._average is not None:
+            state["average"] = self._average.state_dict()
         return state | ({"normalizer": self.normalizer.state_dict()} if self.normalizer.active else {})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that `state_dict` returned. Without `optimizer`, a new run starts from a saved model."""
-        self._load_state_dict_learn(state)
-        if "optimizer" in state:
+        """Restore a state that `state_dict` returned. Without `optimizer`, a new run starts from a saved model.
+
+        Such a run starts from averaged weights if the state has them.
+        """
+        goes_on = "optimizer" in state
+        self._load_state_dict_learn(state if goes_on else evaluated(state))
+        if goes_on:
             self._schedules.load_state_dict(state.get("schedules"))
+        if self._average is not None:
+            self._average.load_state_dict(state.get("average") if goes_on else None)
         self.normalizer.load(state.get("normalizer", {}))
 
     def load_to_act(self, state: dict[str, Any]) -> None:
-        """Restore what acting needs, for a policy that does not learn.
+        """Restore what acting needs, for a policy that does not learn. Averaged weights are preferred.
 
         Args:
             state: what `state_dict` returned, or a dict with its `model` alone.
         """
-        self._load_state_dict_eval(state)
+        self._load_state_dict_eval(evaluated(state))
         if "schedules" in state:  # exploration continues with the numbers that it had
             self._schedules.load_state_dict(state["schedules"])
         self.normalizer.load(state.get("normalizer", {}))
@@ -622,6 +639,11 @@ class Policy:
             return leaf.to(self._device, self._dtype if leaf.is_floating_point() else None, non_blocking=True)
 
         return tree_map(move, data)
+
+
+def evaluated(state: dict[str, Any]) -> dict[str, Any]:
+    """Return a policy's state with the weights that evaluations used as its `model`."""
+    return {**state, "model": state["average"]} if "average" in state else state
 
 
 def _bounded(action: Tensor) -> Tensor:

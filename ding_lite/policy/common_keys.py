@@ -115,6 +115,15 @@ LEARN_KEYS: dict[str, Any] = dict(
     ),
 )
 EVAL_KEYS: dict[str, Any] = dict(
+    average=Key(
+        None,
+        "evaluate an exponential average of the weights, with this share of the newest ones per learner iteration, "
+        "such as 0.001; None: the newest ones",
+        type=float,
+        above=0,
+        high=1,
+        constant=True,
+    ),
     evaluator=dict(
         eval_freq=Key(1000, "learner iterations between two evaluations", low=1),
         eval_at_start=Key(True, "also evaluate before the first iteration; the final policy is always evaluated"),

@@ -104,7 +104,8 @@ class Evaluator:
             the evaluation was interrupted, the dict is empty, the evaluation is not counted, and the random states are
             those before it.
         """
-        message: list[Any] = [self._play() if self._env is not None else None]
+        with self._policy.evaluating():
+            message: list[Any] = [self._play() if self._env is not None else None]
         broadcast_object_list(message)
         returns, lengths, infos = message[0]
         if len(returns) < self._n_episode:

@@ -14,7 +14,8 @@ pong_dqn_config = EasyDict(
         env_id="PongNoFrameskip-v4",
         episodic_reward=True,  # each point is learned separately: what follows does not depend on it
         max_episode_steps=6000,  # some rallies of a half-trained policy never end
-        collector_max_episode_steps=500,  # more beginnings: a trained policy loses most points there
+        # more beginnings, because a trained policy loses most points there, and one whole game for late scoreboards
+        collector_max_episode_steps=[500, 500, 500, 6000],
         collector_env_num=4,  # with 8 on each of two ranks, play improves later
         stop_value=20.5,  # above 20, because eight games are few: a hundred more should keep 20
     ),
@@ -45,6 +46,7 @@ pong_dqn_config = EasyDict(
         ),
         collect=dict(n_sample=16),
         eval=dict(
+            average=1 / 1500,  # single iterations play worse than their average
             eps=0.001,
             evaluator=dict(eval_freq=5000),
         ),
