@@ -104,11 +104,14 @@ SHORT = ("pong", "sticky", "remembering")
 CASES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "cartpole": (dict(env_id="CartPole-v1"), ("base", "subprocess")),
     "frame stack": (dict(env_id="CartPole-v1", frame_stack=3), ("base", "subprocess")),
-    "pendulum": (dict(env_id="Pendulum-v1", max_episode_steps=40), ("base", "subprocess")),
+    "pendulum": (dict(env_id="Pendulum-v1", collector_max_episode_steps=[40, 15]), ("base", "subprocess")),
     "walk": (dict(type="walk", episodic_life=True), ("base", "subprocess")),
     "lunarlander": (dict(type="lunarlander"), ("base",)),
     "pong": (PONG, ("native", "base", "subprocess")),
-    "breakout": (dict(type="atari", env_id="breakout", fire_reset=True), ("native",)),
+    "breakout": (
+        dict(type="atari", env_id="breakout", collector_max_episode_steps=[0, 30]),
+        ("native",),
+    ),
     "sticky": (dict(PONG, env_id="breakout", sticky_action_prob=0.25), ("native", "base")),
     "remembering": (dict(PONG, env_id="ice_hockey"), ("native",)),
 }

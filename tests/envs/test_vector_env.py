@@ -161,6 +161,20 @@ def test_training_episodes_may_have_another_limit_than_evaluations(training: boo
     env.close()
 
 
+def test_each_training_environment_may_have_its_own_limit(manager: str) -> None:
+    env: Any = make("count_dict", 4, manager=manager, training=True, collector_max_episode_steps=[2, 0, 5])
+    env.reset(seed=0)
+    ends: dict[int, list[int]] = {n: [] for n in range(4)}
+    for t in range(1, 13):
+        obs, _, terminated_N, truncated_N, info = env.step(np.array([0, t == 3, 0, 0]))
+        for row, n in enumerate(np.flatnonzero(terminated_N | truncated_N).tolist()):
+            ends[n].append(t)
+            assert info["final_obs"]["deep"]["count"][row].tolist() == [info["episode_length"][n]] * 3
+            assert obs["deep"]["count"][n].tolist() == [0] * 3
+    assert ends == {0: [2, 4, 6, 8, 10, 12], 1: [3], 2: [5, 10], 3: [2, 4, 6, 8, 10, 12]}
+    env.close()
+
+
 def test_the_limit_of_a_gymnasium_id_is_replaced_or_switched_off() -> None:
     # 500 steps by default; pushed by its fall, the pole does not fall for 1,100 steps
     for key, limit in (("max_episode_steps", 530), ("collector_max_episode_steps", 530), ("max_episode_steps", 0)):
