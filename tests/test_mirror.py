@@ -34,6 +34,8 @@ COVERED = {
     "policy/test_base.py": ["policy/common_keys.py"],
     "policy/continuous/test_ddpg.py": ["policy/continuous/td3.py"],
     "policy/policy_gradient/test_ppo.py": ["policy/policy_gradient/ppo_checks.py"],
+    "policy/value/test_distributional.py": ["policy/value/iqn.py"],
+    "policy/value/test_losses.py": ["policy/value/mdqn.py", "policy/value/qrdqn.py", "policy/value/sql.py"],
     "rl_utils/test_distribution.py": ["rl_utils/compat.py"],
     "cli/test_play.py": ["cli/trained.py"],
     "torch_utils/test_optimizer_step.py": [

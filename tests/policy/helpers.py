@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -25,6 +25,15 @@ def compile_for(name: str, *overrides: str) -> EasyDict:
     spaces = POLICY_REGISTRY.find(name).action_spaces
     kind = next(kind for kind, space in parity.SPACES.items() if isinstance(space, spaces))
     return parity.compile_problem(name, kind, [*parity.SEQUENCES.get(name, []), *overrides])
+
+
+def batches_of(policy: Policy, cfg: EasyDict, block: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the batches that a policy learns from after one collect of this block."""
+    samples = policy.to_samples(block)
+    if policy.learns_from == "collect":
+        yield from policy.batches(samples)
+    else:
+        yield parity.replay_everything(cfg, samples, parity.NUM_ENVS)
 
 
 def make_cfg(*overrides: str, model_given: bool = False, kind: str = "dqn", image: bool = False) -> EasyDict:

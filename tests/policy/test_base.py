@@ -13,8 +13,7 @@ from torch import Tensor
 from ding_lite.policy import DQNPolicy, PGPolicy, Policy, PPOOffPolicy, PPOPolicy
 from ding_lite.torch_utils.networks import modules_of
 from ding_lite.utils.registry import POLICY_REGISTRY
-from tests.distributed import parity
-from tests.policy.helpers import OBS, make_batch, make_cfg, make_policy, parameter_hash
+from tests.policy.helpers import OBS, OURS, compile_for, make_batch, make_cfg, make_policy, parameter_hash
 
 
 class Halfway(DQNPolicy):
@@ -70,11 +69,9 @@ def test_an_optimizers_state_of_another_size_is_refused() -> None:
         policy.load_state_dict(state)
 
 
-@pytest.mark.parametrize("name", sorted(name for name, cls in POLICY_REGISTRY.items() if "ding_lite" in cls.__module__))
+@pytest.mark.parametrize("name", OURS)
 def test_a_given_model_keeps_its_parameters(name: str) -> None:
-    policy_cls: Any = POLICY_REGISTRY[name]
-    kind = next(kind for kind, space in parity.SPACES.items() if isinstance(space, policy_cls.action_spaces))
-    cfg = parity.compile_problem(name, kind, []).policy
+    policy_cls, cfg = POLICY_REGISTRY[name], compile_for(name).policy
     model = policy_cls(cfg).model
     with torch.no_grad():
         for parameter in model.parameters():

@@ -11,7 +11,9 @@ import pytest
 
 from ding_lite.entry import Callback, serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.worker import Learner
-from tests.policy.test_modes import OURS, batches_of, create
+from tests.distributed import parity
+from tests.policy.helpers import OURS, batches_of
+from tests.policy.test_modes import create
 
 ROOT = Path(__file__).parents[2]
 MOST_CALLS = 7  # `serial_pipeline`, `Experiment.learn`, and five from `Learner.train` to the loss
@@ -43,9 +45,8 @@ def watch_losses(policy: Any) -> list[list[str]]:
 def test_few_calls_lie_between_the_loop_and_every_loss(name: str) -> None:
     cfg, policy = create(name)
     stacks = watch_losses(policy)
-    batches = batches_of(cfg, policy)
-    batches = batches[:2] if policy.learns_from == "collect" else 2 * batches  # TD3 steps its actor at every second one
-    Learner(policy, 100, lambda values: None).train(batches)
+    batch = next(batches_of(policy, cfg, parity.collect_block(cfg)))
+    Learner(policy, 100, lambda values: None).train([batch, batch])  # TD3 steps its actor at every second one
     assert stacks
     assert max(map(len, stacks)) <= MOST_CALLS - 2
 

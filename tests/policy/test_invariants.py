@@ -18,10 +18,12 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_leaves, tree_map
 from tests.distributed import parity
 from tests.distributed.test_parity import PROBLEMS
-from tests.policy.helpers import OURS, compile_for, parameter_hash, same_tree
+from tests.policy.helpers import OURS, batches_of, compile_for, parameter_hash, same_tree
 
 DEFAULTS = {name: POLICY_REGISTRY.find(name).default_config() for name in OURS}
 WEIGHTED = [name for name in OURS if "priority_IS_weight" in DEFAULTS[name]]
+# M-DQN's one step is discounted by the config's number; tests/policy/value/test_r2d2.py has the sequences of R2D2.
+BOOTSTRAPPED = [name for name in WEIGHTED if name not in ("mdqn", "r2d2")]
 NOISY = [name for name in OURS if "noisy_net" in DEFAULTS[name]]
 EPSILON = [name for name in OURS if "eps" in DEFAULTS[name].other]
 FOLLOWED = [name for name in OURS if "target_theta" in DEFAULTS[name].learn]
@@ -50,12 +52,7 @@ def played(name: str, *overrides: str) -> Played:
 
 
 def batches(policy: Policy, cfg: EasyDict, block: dict[str, Any], dtype: torch.dtype) -> Iterator[dict[str, Any]]:
-    """Yield the batches that the policy learns from after one collect of this block."""
-    samples = policy.to_samples(cast(block, dtype))
-    if policy.learns_from == "collect":
-        yield from policy.batches(samples)
-    else:
-        yield cast(parity.replay_everything(cfg, samples, parity.NUM_ENVS), dtype)
+    return (cast(batch, dtype) for batch in batches_of(policy, cfg, cast(block, dtype)))
 
 
 def cast(tree: dict[str, Any], dtype: torch.dtype) -> dict[str, Any]:
@@ -143,7 +140,7 @@ def test_a_loss_is_a_function_of_networks_and_batch_and_changes_neither(case: st
     assert same_tree(batch, before)
 
 
-def first_step(name: str, *overrides: str, dtype: torch.dtype = torch.float32, **columns: Tensor) -> Any:
+def first_step(name: str, *overrides: str, dtype: torch.dtype = torch.float32, columns: Any = None) -> Any:
     """Return the policy, with networks in float32, and the figures of its first step; observations have this type."""
     play = played(name, *overrides)
     torch.manual_seed(0)
@@ -151,7 +148,7 @@ def first_step(name: str, *overrides: str, dtype: torch.dtype = torch.float32, *
     batch = next(batches(policy, *play, torch.float32))
     torch.manual_seed(1)
     wide = cast({key: value for key, value in batch.items() if key.endswith("obs")}, dtype)
-    return policy, policy.learn(batch | wide | columns)
+    return policy, policy.learn(batch | wide | (columns or {}))
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -188,7 +185,7 @@ def test_importance_weights_weigh_the_samples_of_a_loss_if_the_config_says_so(na
 
     def loss_of(weighted: bool, weight: Tensor) -> float:
         words = ("policy.priority=True", f"policy.priority_IS_weight={weighted}")
-        _, output = first_step(name, *words, weight=weight)
+        _, output = first_step(name, *words, columns={"weight": weight})
         assert torch.equal(output["priority"], priority)
         return next(output[key] for key in MAIN_LOSSES if key in output).item()
 
@@ -196,6 +193,20 @@ def test_importance_weights_weigh_the_samples_of_a_loss_if_the_config_says_so(na
     first, second, both = (loss_of(True, each) for each in (weight, more, weight + more))
     assert first + second == pytest.approx(both, rel=1e-4)
     assert first != pytest.approx(second, rel=1e-2)
+
+
+@pytest.mark.parametrize("name", BOOTSTRAPPED)
+def test_what_follows_counts_by_the_discount_of_the_steps_taken_unless_it_ended(name: str) -> None:
+    _, output = first_step(name)
+    size = len(output["priority"])
+    ended, none = {"done": torch.ones(size).bool()}, {"done": torch.zeros(size).bool()}
+    discounts = [none | {"value_gamma": torch.full((size,), gamma)} for gamma in (0.0, 0.5)]
+    outputs = [first_step(name, columns=columns)[1] for columns in (ended, *discounts)]
+    assert same_tree(outputs[0], outputs[1])
+    assert not torch.equal(outputs[0]["priority"], outputs[2]["priority"])
+    ignored = [first_step(name, "policy.learn.ignore_done=True", columns=columns)[1] for columns in (ended, none)]
+    assert same_tree(*ignored)
+    assert not torch.equal(ignored[0]["priority"], outputs[0]["priority"])
 
 
 @pytest.mark.parametrize("name", FOLLOWED)

@@ -16,9 +16,19 @@ from ding_lite.policy import DQNPolicy, Policy
 from ding_lite.utils.key import declared_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
 from tests.distributed import parity
-from tests.policy.helpers import OBS, make_batch, make_cfg, make_policy, parameter_hash, same
+from tests.policy.helpers import (
+    OBS,
+    OURS,
+    batches_of,
+    compile_for,
+    make_batch,
+    make_cfg,
+    make_policy,
+    parameter_hash,
+    same,
+    same_tree,
+)
 
-OURS = sorted(name for name, cls in POLICY_REGISTRY.items() if cls.__module__.startswith("ding_lite."))
 ACTING = ("collect", "eval")
 
 
@@ -38,8 +48,7 @@ class Front(nn.Module):
 def create(name: str) -> tuple[EasyDict, Any]:
     """Return the config of a policy's first kind of action, and the policy with a `Front` before each network."""
     policy_cls: Any = POLICY_REGISTRY[name]
-    kind = next(kind for kind, space in parity.SPACES.items() if isinstance(space, policy_cls.action_spaces))
-    cfg = parity.compile_problem(name, kind, parity.SEQUENCES.get(name, []))
+    cfg = compile_for(name)
     cfg.policy.learn.batch_size = 10**6
     model = copy.deepcopy(policy_cls(cfg.policy, enable_field=()).model)
     parts = [part for part in parity.NETWORKS if hasattr(model, part)]
@@ -55,19 +64,6 @@ def act(policy: Any, mode: str) -> dict[str, Any]:
     obs = np.random.default_rng(0).normal(size=(6, 4))
     kwargs = policy.begin_collect(0) if mode == "collect" else {}
     return policy.act(obs, mode == "collect", **kwargs)
-
-
-def leaves(output: Any) -> list[Tensor]:
-    return [each for value in output.values() for each in (leaves(value) if isinstance(value, dict) else [value])]
-
-
-def batches_of(cfg: EasyDict, policy: Any) -> list[dict[str, Any]]:
-    torch.manual_seed(1)
-    block = parity.collect_block(cfg)
-    samples = policy.to_samples(block)
-    if policy.learns_from == "collect":
-        return list(policy.batches(samples))
-    return [parity.replay_everything(cfg, samples, parity.NUM_ENVS)]
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -91,12 +87,11 @@ def test_acting_is_deterministic_and_changes_nothing(name: str) -> None:
     for _ in range(2):  # new, and after learning
         before = parameter_hash(policy.model)
         for mode in ACTING:
-            first, second = leaves(act(policy, mode)), leaves(act(policy, mode))
-            assert same(first, second)
+            assert same_tree(act(policy, mode), act(policy, mode))
             assert parameter_hash(policy.model) == before
-        for batch in batches_of(cfg, policy)[:1]:
-            assert parameter_hash(policy.model) == before  # preparing batches changes nothing either
-            policy.learn(batch)
+        batch = next(batches_of(policy, cfg, parity.collect_block(cfg)))
+        assert parameter_hash(policy.model) == before  # preparing batches changes nothing either
+        policy.learn(batch)
         assert parameter_hash(policy.model) != before
 
 
@@ -104,7 +99,7 @@ def test_acting_is_deterministic_and_changes_nothing(name: str) -> None:
 def test_learning_is_in_training_mode_also_after_acting(name: str) -> None:
     cfg, policy = create(name)
     norms = [part.front[1] for part in policy.model.modules() if isinstance(part, Front)]
-    batch = batches_of(cfg, policy)[0]
+    batch = next(batches_of(policy, cfg, parity.collect_block(cfg)))
     for mode in ACTING:
         act(policy, mode)
         counts = [int(norm.get_buffer("num_batches_tracked")) for norm in norms]

@@ -19,14 +19,10 @@ from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.registry import POLICY_REGISTRY, UserError
 from ding_lite.worker import Learner, PrioritizedReplayBuffer
 from tests.distributed import parity
-from tests.policy.helpers import make_batch, make_cfg, make_policy, same
+from tests.policy.helpers import OURS, batches_of, compile_for, make_batch, make_cfg, make_policy, same
 
 SKIP = "learn.on_nonfinite=skip"
-OURS = sorted(
-    name
-    for name, cls in POLICY_REGISTRY.items()
-    if cls.__module__.startswith("ding_lite.") and "reward" in getattr(cls, "required_columns", ["reward"])
-)
+REWARDED = [name for name in OURS if "reward" in getattr(POLICY_REGISTRY[name], "required_columns", ["reward"])]
 
 
 def make_bad(size: int = 8, seed: int = 0, value: float = math.nan) -> dict[str, Tensor]:
@@ -232,13 +228,6 @@ def test_with_a_lag_and_clipping_the_right_gradients_are_named() -> None:
         policy.finish()
 
 
-def test_nothing_of_a_batch_is_kept_between_two_trainings() -> None:
-    policy = lagging()
-    Learner(policy, 100, lambda values: None).train([make_batch(8)])
-    assert policy._optimizer.check._pending is None
-    assert policy._optimizer.check._step == ({}, {})
-
-
 def test_the_batch_is_saved_without_what_it_is_a_view_of(tmp_path: Path) -> None:
     policy, path = trained(), tmp_path / "nonfinite" / "iteration_1.pth.tar"
     large = {key: value[:8] for key, value in make_bad(100_000).items()}
@@ -269,19 +258,10 @@ def test_what_is_not_finite_is_described_in_nested_dicts() -> None:
     assert describe(data) == ["obs.image has 1 nan and 2 inf of 4", "value is nan"]
 
 
-def batches_of(policy: Any, cfg: Any, block: dict[str, Any]) -> list[dict[str, Any]]:
-    samples = policy.to_samples(copy.deepcopy(block))
-    if type(policy).learns_from != "collect":
-        return [parity.replay_everything(cfg, samples, parity.NUM_ENVS)]
-    return policy.batches(samples)
-
-
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", REWARDED)
 @pytest.mark.filterwarnings("ignore:An update was skipped")
 def test_every_policy_recovers_from_a_reward_that_is_not_finite(name: str) -> None:
-    policy_cls: Any = POLICY_REGISTRY[name]
-    kind = next(kind for kind, space in parity.SPACES.items() if isinstance(space, policy_cls.action_spaces))
-    cfg = parity.compile_problem(name, kind, [f"policy.{SKIP}", *parity.SEQUENCES.get(name, [])])
+    cfg = compile_for(name, f"policy.{SKIP}")
     cfg.policy.learn.batch_size = 10**6
     policy, block = parity.create_policy(cfg), parity.collect_block(cfg)
     learner = Learner(policy, 1000, lambda values: None)

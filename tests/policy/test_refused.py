@@ -112,11 +112,38 @@ ppo_offpolicy | model.lstm_type=lstm | lstm_type=lstm is not possible with polic
 ppo_offpolicy | learn.kl_adaptive=True | Unknown key 'policy.learn.kl_adaptive'
 ppo_offpolicy | learn.kl_early_stop=True | Unknown key 'policy.learn.kl_early_stop'
 ppo_offpolicy | learn.target_kl=1.0 | Unknown key 'policy.learn.target_kl'
+dqn | other.eps.start=BY(env_step) | cannot change during a run, because policy.other.eps is a schedule itself
+sqn | learn.alpha=BY(iteration) | because it is learned from this value on: expected a number, got {'type
+sac | learn.init_w=BY(iteration) | because parameters are initialised once: expected a number, got {'type
+c51 | model.v_min=BY(iteration) | because it is only read when the run is built: expected a number, got {
+dqn | ddp.bucket_cap_mb=BY(iteration) | because it is only read when the run is built: expected a number
+rainbow | other.replay_buffer.alpha=BY(iteration) | because the buffer stores priorities to this power: expected
+rainbow | other.replay_buffer.beta=BY(iteration) | because it rises to 1 by itself, see anneal_step: expected
+sac | learn.alpha=BY(env_step) | but policy.learn.auto_alpha=True learns alpha: give a number, or set auto
+td3_bc | discount_factor=BY(iteration) | is a schedule, but policy 'td3_bc' learns from a data set, whose rewards are
+dqn | learn.learning_rate=BY(steps) | policy.learn.learning_rate.by: expected one of 'env_step', 'iter
+dqn | learn.update_per_collect=BY(collect) | cannot change during a run, because it is a whole number
+bc | learn.learning_rate=BY(env_step) | learn.learning_rate.by: expected 'iteration', got 'env_step', because policy
+bc | learn.learning_rate=BY(collect) | because policy 'bc' learns from a data set and collects nothing.
+ppo | learn.lr_scheduler=EPOCHS learn.learning_rate=BY(collect) | learn.lr_scheduler contradicts the schedule of
+ppo | learn.kl_adaptive=True learn.target_kl=0.1 learn.kl_beta=BY(collect) | contradicts the schedule of
+dqn | learn.optimizer=sgd learn.momentum=ZERO | learn.momentum: expected numbers above 0 in its schedule, got 0.0
+cql | learn.with_lagrange=True learn.lagrange_thresh=ZERO | needs a lagrange_thresh above 0, got 0.0
+iqn | compile=True learn.kappa=BY(iteration) | learn.kappa is a schedule, but a loss compiled by policy.compile=True
+ppo | compile=True learn.kl_beta=BY(iteration) | learn.kl_beta is a schedule, but a loss compiled by
+td3 | compile=True learn.noise_range.max=BY(iteration) | noise_range.max is a schedule, but a loss compiled by
 """
+SHORT = {
+    r"BY\((\w+)\)": r"{'type':'linear','start':0.1,'end':0.01,'over':100,'by':'\1'}",
+    "ZERO": "{'type':'piecewise','points':[[0,0.9],[10,0.0]],'by':'iteration'}",
+    "EPOCHS": "{'epoch_num':4,'min_lr_lambda':0.2}",
+}
 
 
 @pytest.mark.parametrize("case", CASES.strip().splitlines())
 def test_a_value_that_cannot_be_is_one_line(case: str) -> None:
     name, keys, message = case.split(" | ")
+    for word, meaning in SHORT.items():
+        keys = re.sub(word, meaning, keys)
     with pytest.raises(ConfigError, match=f"^[^\n]*{re.escape(message)}[^\n]*$"):
         POLICY_REGISTRY.find(name)(compile_for(name, *(f"policy.{key}" for key in keys.split())).policy)

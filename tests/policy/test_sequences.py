@@ -1,4 +1,4 @@
-"""PPO with a recurrent model: values, minibatches of sequences, acting, states in checkpoints, a task with a memory."""
+"""PPO with a recurrent model: values, minibatches of sequences. With R2D2 it shares states, and runs with a memory."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ import numpy as np
 import pytest
 import torch
 
-from ding_lite.entry import serial_pipeline_onpolicy
+from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.envs import create_vector_env
 from ding_lite.policy.policy_gradient.a2c import estimate_advantages
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_leaves
 from ding_lite.worker import SampleCollector
-from dizoo.memory.config import memory_ppo_config
+from dizoo.memory.config import memory_ppo_config, memory_r2d2_config
 from tests.distributed import parity
+from tests.policy.helpers import same_tree
 
 N, T = 6, 20
+LSTM = {"ppo": ["policy.model.lstm_type=lstm"], "r2d2": []}
 
 
 def build(*overrides: str, kind: str = "discrete") -> tuple[Any, Any]:
@@ -128,22 +130,28 @@ def test_the_gradient_reaches_back_through_time_but_not_past_the_start_of_an_epi
     assert not batch["obs"].grad[:, 1:].any()
 
 
-def test_collecting_and_evaluating_keep_states_apart_and_start_anew_with_an_episode() -> None:
-    _, policy, block = play()
-    obs = block["last_obs"].numpy()
-    before = copy.deepcopy(policy.local_state_dict()["state"])
+@pytest.mark.parametrize("name", ["ppo", "r2d2"])
+def test_states_of_collects_and_evaluations_are_apart_and_begin_anew_with_an_episode(name: str) -> None:
+    cfg = parity.compile_problem(name, "discrete", [*parity.SEQUENCES.get(name, []), *LSTM[name]])
+    torch.manual_seed(0)
+    policy, other = (POLICY_REGISTRY.find(name)(cfg.policy) for _ in range(2))
+    other.model.load_state_dict(policy.model.state_dict())
+    obs = torch.randn(3, 4).numpy()
+    policy.act(obs)  # every environment is inside an episode now
+    before = copy.deepcopy(policy.local_state_dict())
     first, second = (policy.act(obs, explore=False)["logit"] for _ in range(2))
     policy.reset(np.array([0, 2]), explore=False)
     third = policy.act(obs, explore=False)["logit"]
     assert not torch.equal(first, second)
     torch.testing.assert_close(third[[0, 2]], first[[0, 2]])
     assert not torch.equal(third[1], first[1])
-    after = policy.local_state_dict()["state"]
-    assert all(torch.equal(part, before[name]) for name, part in after.items())
-    policy.reset(np.array([1]))
-    state = policy.act(obs)["prev_state"]
-    assert not state["h"][1].any()
-    assert torch.equal(state["c"][0], before["c"][0])
+    assert same_tree(policy.local_state_dict(), before)
+    other.load_local_state_dict(before)
+    for each in (policy, other):
+        each.reset(np.array([1]))
+    state, again = (each.act(obs)["prev_state"] for each in (policy, other))
+    assert same_tree(state, again)
+    assert [part.any(1).tolist() for part in state.values()] == [[True, False, True]] * len(state)
     policy.reset()
     assert not any(part.any() for part in policy.act(obs)["prev_state"].values())
 
@@ -151,38 +159,52 @@ def test_collecting_and_evaluating_keep_states_apart_and_start_anew_with_an_epis
 # -- runs -------------------------------------------------------------------------------------------------------------
 
 
-def train(exp_name: str, *words: str, **options: Any) -> Any:
-    pair = (memory_ppo_config.main_config, memory_ppo_config.create_config)
-    return serial_pipeline_onpolicy(pair, seed=0, overrides=[f"exp_name={exp_name}", *words], **options)
+RUNS: dict[str, Any] = {
+    "ppo": (serial_pipeline_onpolicy, memory_ppo_config),
+    "r2d2": (serial_pipeline, memory_r2d2_config),
+}
 
 
-@pytest.mark.parametrize("lstm_type", ["lstm", "gru"])
-def test_it_learns_what_needs_a_memory(lstm_type: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def train(name: str, exp_name: str, *words: str, **options: Any) -> Any:
+    pipeline, module = RUNS[name]
+    overrides = [f"exp_name={exp_name}", *words]
+    return pipeline((module.main_config, module.create_config), seed=0, overrides=overrides, **options)
+
+
+@pytest.mark.parametrize(("name", "lstm_type"), [("ppo", "lstm"), ("ppo", "gru"), ("r2d2", "lstm")])
+def test_it_learns_what_needs_a_memory(
+    name: str, lstm_type: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     words = ["env.length=4", f"policy.model.lstm_type={lstm_type}", "policy.eval.evaluator.eval_freq=40"]
-    train("run", *words, max_env_step=8000)
+    train(name, "run", *words, max_env_step=8000)
     assert json.loads(Path("run/result.json").read_text())["stop_reason"] == "stop_value"
 
 
 def test_without_a_memory_it_stays_at_chance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     words = ["env.length=4", "policy.model.lstm_type=None", "env.n_evaluator_episode=256"]
-    train("run", *words, max_env_step=4096)
+    train("ppo", "run", *words, max_env_step=4096)
     lines = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
     returns = [line["eval/return_mean"] for line in lines if "eval/return_mean" in line]
     assert len(returns) > 2
     assert max(returns) < 0.35  # 0 in the mean of 256 episodes, with a standard deviation of 1/16
 
 
-def test_a_resumed_run_goes_on_within_its_episodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+# Half of a run, and where it ends within episodes. PPO collects 64 rows at once.
+@pytest.mark.parametrize(
+    ("name", "unit", "half", "length"), [("ppo", "env_step", 512, 7), ("r2d2", "train_iter", 12, 5)]
+)
+def test_a_resumed_run_goes_on_within_its_episodes(
+    name: str, unit: str, half: int, length: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    quick = ["env.length=7", "policy.eval.evaluator.eval_freq=1000", "env.n_evaluator_episode=8"]  # 64 rows a collect
-    whole = train("whole", *quick, max_env_step=1024)
-    train("part", *quick, max_env_step=512)
+    quick = [f"env.length={length}", "policy.eval.evaluator.eval_freq=1000", "env.n_evaluator_episode=8"]
+    whole = train(name, "whole", *quick, **{f"max_{unit}": 2 * half})
+    train(name, "part", *quick, **{f"max_{unit}": half})
     hook = "policy.learn.learner.hook.load_ckpt_before_run=part/ckpt/ckpt_last.pth.tar"
-    resumed = train("rest", "policy.learn.resume_training=True", hook, *quick, max_env_step=1024)
+    resumed = train(name, "rest", "policy.learn.resume_training=True", hook, *quick, **{f"max_{unit}": 2 * half})
     assert resumed.checksum() == whole.checksum()
     states = [each.local_state_dict()["state"] for each in (resumed, whole)]
-    for name, part in states[0].items():
-        assert torch.equal(part, states[1][name])
-        assert part.any()
+    assert same_tree(*states)
+    assert all(part.any() for part in states[0].values())

@@ -63,20 +63,15 @@ SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         learn=dict(learning_rate_quantile=0.003, learning_rate_fraction=0.0001),
     )),
     "c51": (VALUE, dict(model=ATOMS)),
+    "bdq": (VALUE, {}),
     "mdqn": (SOFT, {}),
     "sql": (SOFT, dict(learn=dict(alpha=0.05))),
     "sqn": (SOFT, dict(learn=dict(learning_rate_q=0.003, alpha=0.05, target_theta=0.02))),
 }  # fmt: skip
 ALL = ("corridor", "discrete", "multi_discrete", "continuous", "hybrid")
-FIRST = {
-    "ppo": "hybrid",
-    "a2c": "continuous",
-    "pg": "multi_discrete",
-    "impala": "corridor",
-    "ppo_offpolicy": "discrete",
-}
+FIRST = dict(ppo="hybrid", a2c="continuous", pg="multi_discrete", impala="corridor", ppo_offpolicy="discrete")
 TASKS = {kind: (first, *(task for task in ALL if task != first)) for kind, first in FIRST.items()}
-TASKS |= dict.fromkeys(("pdqn", "paddpg"), ("hybrid",))
+TASKS |= dict.fromkeys(("pdqn", "paddpg"), ("hybrid",)) | {"bdq": ("multi_discrete",)}
 TASKS |= dict.fromkeys(("dqn", "qrdqn", "rainbow", "iqn", "fqf", "c51"), ("corridor",))
 TASKS |= dict.fromkeys(("acer", "discrete_sac", "mdqn", "sql", "sqn"), ("corridor", "discrete"))
 # `make test` runs the first task of each.

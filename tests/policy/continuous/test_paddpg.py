@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.config import compile_config
-from ding_lite.policy import PADDPGPolicy
+from ding_lite.utils.registry import POLICY_REGISTRY
 from tests.policy.continuous.helpers import losses, with_noise
 
 OBS, K, D = 4, 3, 2
@@ -52,11 +52,17 @@ class Line(nn.Module):
         self.actor, self.critic = LineActor(), LineCritic()
 
 
+def make_hybrid(kind: str, *overrides: str, model: nn.Module | None = None) -> Any:
+    """Build a small policy of hybrid actions; overrides without their `policy.`."""
+    hidden = dict(encoder_hidden_size_list=[16, 8]) if kind == "pdqn" else dict(actor_head_hidden_size=16)
+    sizes = {} if model else dict(obs_shape=OBS, action_shape=SHAPE, **hidden)
+    pair = (dict(policy=dict(model=sizes)), dict(env=dict(env_id="any"), policy=dict(type=kind)))
+    cfg = compile_config(pair, None, model is not None, [f"policy.{item}" for item in overrides])
+    return POLICY_REGISTRY.find(kind)(cfg.policy, model)
+
+
 def make_paddpg(*overrides: str, model: nn.Module | None = None) -> Any:
-    sizes = dict(obs_shape=OBS, action_shape=SHAPE, actor_head_hidden_size=16, critic_head_hidden_size=16)
-    keys = [f"policy.{item}" for item in overrides]
-    pair = (dict(policy=dict(model={} if model else sizes)), dict(env=dict(env_id="any"), policy=dict(type="paddpg")))
-    return PADDPGPolicy(compile_config(pair, None, model is not None, keys).policy, model)
+    return make_hybrid("paddpg", *overrides, model=model)
 
 
 def hand_batch(**more: Any) -> dict[str, Any]:
@@ -120,17 +126,6 @@ def test_the_actors_loss_by_hand_reaches_logits_and_arguments() -> None:
     assert policy.model.critic.slope.requires_grad
 
 
-def test_importance_weights_weigh_and_an_ignored_end_bootstraps() -> None:
-    weight = torch.tensor([0.5, 2.0])
-    policy = make_paddpg("priority=True", "priority_IS_weight=True", model=Line())
-    loss, _ = losses(policy, policy._prepare(hand_batch(weight=weight)))["critic"]
-    assert loss.item() == pytest.approx((0.5 * ERRORS[0] ** 2 + 2 * ERRORS[1] ** 2) / 2, rel=1e-5)
-    policy = make_paddpg("learn.ignore_done=True", model=Line())
-    _, figures = losses(policy, policy._prepare(hand_batch()))["critic"]
-    # x(s') = -0.4: Q' = -0.4 + 1 - 0.8 = -0.2
-    assert figures["td_error"][1].item() == pytest.approx(abs(-1 + 0.5 * -0.2 - 2.2), rel=1e-5)
-
-
 def make_batch(size: int, seed: int) -> dict[str, Any]:
     gen = torch.Generator().manual_seed(seed)
     args = torch.rand(size, D, generator=gen) * 2 - 1
@@ -152,29 +147,33 @@ def test_both_heads_of_the_actor_have_gradients_in_the_default_model() -> None:
         assert parameter.grad.any(), name
 
 
-def test_it_explores_types_and_arguments_and_evaluates_the_best_ones() -> None:
-    policy = make_paddpg("collect.noise_sigma=0.1")
+@pytest.mark.parametrize("kind", ["pdqn", "paddpg"])
+def test_it_explores_types_and_arguments_and_evaluates_the_best_ones(kind: str) -> None:
+    policy = make_hybrid(kind, "collect.noise_sigma=0.1")
     obs = torch.randn(OBS).repeat(6000, 1).numpy()
     output = policy.act(obs, explore=False)
-    kind, args = output["action"]["action_type"][0].item(), output["action"]["action_args"][0]
-    assert kind == output["logit"][0].argmax().item()
+    best, args = output["logit"][0].argmax(), output["action"]["action_args"]
     torch.manual_seed(0)
-    noisy = policy.act(obs, eps=0.0)["action"]
-    assert (noisy["action_type"] == kind).all()
-    assert (noisy["action_args"] - args).std().item() == pytest.approx(0.1, abs=0.005)
-    random = policy.act(obs, eps=1.0)["action"]
-    share = torch.bincount(random["action_type"], minlength=K) / 6000
-    torch.testing.assert_close(share, torch.full((K,), 1 / 3), atol=0.03, rtol=0)
-    assert (random["action_args"] - args).std().item() == pytest.approx(0.1, abs=0.005)  # the actor's, with noise
-    half = policy.act(obs, eps=0.5)["action"]["action_type"]
-    assert (half == kind).float().mean().item() == pytest.approx(0.5 + 0.5 / 3, abs=0.03)
+    for eps, share in ((0.0, 1.0), (0.5, 0.5 + 0.5 / 3), (1.0, 1 / 3)):
+        action = policy.act(obs, eps=eps)["action"]
+        same_N = action["action_type"] == best
+        assert same_N.float().mean().item() == pytest.approx(share, abs=0.03)
+        far_N = (action["action_args"] - args).abs().amax(-1) > 0.5
+        if kind == "paddpg" or eps == 0:  # the actor's arguments, with noise
+            assert (action["action_args"] - args).std().item() == pytest.approx(0.1, abs=0.005)
+            assert not far_N.any()
+        elif eps == 1:  # P-DQN draws them evenly in -1..1 along with the type
+            assert action["action_args"].std().item() == pytest.approx(3**-0.5, abs=0.02)
+        else:
+            assert same_N[~far_N].float().mean() > same_N[far_N].float().mean() + 0.4
+    assert output["action"]["action_type"][0] == best
 
 
-def test_noise_stays_within_the_bounds_and_may_be_correlated() -> None:
-    policy = make_paddpg("collect.noise_sigma=3.0", "collect.noise_type=ou")
+@pytest.mark.parametrize("kind", ["pdqn", "paddpg"])
+def test_noise_stays_within_the_bounds(kind: str) -> None:
+    policy = make_hybrid(kind, "collect.noise_sigma=3.0")
     args = policy.act(torch.randn(100, OBS).numpy(), eps=0.5)["action"]["action_args"]
     assert args.abs().max().item() == 1.0
-    assert policy.local_state_dict()["noise"].shape == (100, D)
 
 
 def compiled(kind: str, **policy: Any) -> Any:

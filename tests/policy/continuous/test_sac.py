@@ -12,9 +12,9 @@ from tests.policy.continuous.helpers import Line, line_batch, losses, make_batch
 HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
-def hand(*overrides: str, noise: float = 0.0, done: bool = False) -> Any:
+def hand(*overrides: str, noise: float = 0.0, done: bool = False, kind: str = "sac") -> Any:
     """Return a policy of Line networks and a batch with this noise for both of its actions; alpha is 0.5."""
-    policy = make_qac("sac", "learn.alpha=0.5", *overrides, model=Line(normal=True))
+    policy = make_qac(kind, "learn.alpha=0.5", *overrides, model=Line(normal=True))
     drawn = torch.full((1, 1), noise)
     return policy, line_batch(done) | {"log_prob": torch.tensor([-3.0]), "noise": {"next": drawn, "actor": drawn}}
 
@@ -37,14 +37,10 @@ def test_the_critics_learn_the_lesser_value_of_a_drawn_action_and_its_entropy(no
     assert figures["priority"].tolist() == pytest.approx([sum(errors) / 2], rel=1e-5)
 
 
-def test_nothing_is_bootstrapped_at_a_terminal_state() -> None:
-    policy, batch = hand(done=True)
-    assert losses(policy, batch)["critic"][0].item() == pytest.approx(0.4**2 + 0.3**2)
-
-
-def test_the_actor_weighs_its_entropy_against_the_lesser_value() -> None:
-    policy, batch = hand(noise=0.3)
-    loss, figures = losses(policy, batch)["actor"]
+@pytest.mark.parametrize("kind", ["sac", "cql"])
+def test_the_actor_weighs_its_entropy_against_the_lesser_value(kind: str) -> None:
+    policy, batch = hand(noise=0.3, kind=kind)
+    loss, figures = policy._actor_loss(batch)
     assert figures["log_prob"].item() == pytest.approx(log_prob(0.25, 0.3), rel=1e-5)
     assert loss.item() == pytest.approx(0.5 * log_prob(0.25, 0.3) - (math.tanh(0.85) + 0.5), rel=1e-5)
     loss.backward()
@@ -61,9 +57,10 @@ def test_the_actor_weighs_its_entropy_against_the_lesser_value() -> None:
         (["learn.log_space=False"], 0.5, -1.0),
     ],
 )
-def test_alpha_follows_the_target_entropy(overrides: list[str], learned: float, target: float) -> None:
-    policy, batch = hand(*overrides)
-    loss, figures = losses(policy, batch)["alpha"]
+@pytest.mark.parametrize("kind", ["sac", "cql"])
+def test_alpha_follows_the_target_entropy(kind: str, overrides: list[str], learned: float, target: float) -> None:
+    policy, batch = hand(*overrides, kind=kind)
+    loss, figures = policy._alpha_loss(batch)
     assert figures["alpha"].item() == pytest.approx(0.5)
     assert loss.item() == pytest.approx(-learned * (-3.0 + target))
     policy._optimizers["alpha"].step(policy._alpha_loss, batch)  # the entropy is 3, above its target
@@ -78,8 +75,9 @@ def test_alpha_that_is_learned_as_itself_does_not_fall_below_zero() -> None:
     assert policy._alpha.learned.item() == 0.0
 
 
-def test_alpha_stays_where_it_is_if_it_is_not_to_be_learned() -> None:
-    policy = make_qac("sac", "learn.auto_alpha=False")
+@pytest.mark.parametrize("kind", ["sac", "cql"])
+def test_alpha_stays_where_it_is_if_it_is_not_to_be_learned(kind: str) -> None:
+    policy = make_qac(kind, "learn.auto_alpha=False")
     output = policy.learn(make_batch(8))
     assert "alpha_loss" not in output
     assert policy._alpha().item() == pytest.approx(0.2)

@@ -1,3 +1,5 @@
+"""CQL's critics and its multiplier. tests/policy/continuous/test_sac.py has its actor and temperature."""
+
 from __future__ import annotations
 
 import math
@@ -50,31 +52,6 @@ def test_the_critics_loss_by_hand(overrides: list[str], done: bool, entropy: flo
     assert figures["conservative_gap"].tolist() == pytest.approx(gaps)
     assert figures["td_error"].flatten().tolist() == pytest.approx([abs(target - 0.6), abs(target - 0.7)], rel=1e-5)
     assert loss.item() == pytest.approx((target - 0.6) ** 2 + (target - 0.7) ** 2 + weight * sum(gaps), rel=1e-5)
-
-
-def test_the_actor_weighs_its_entropy_against_the_lesser_value() -> None:
-    policy, batch = hand()
-    loss, figures = losses(policy, batch)["actor"]
-    assert figures["log_prob"].item() == pytest.approx(log_prob(0.25))
-    assert loss.item() == pytest.approx(0.5 * log_prob(0.25) - (math.tanh(0.25) + 0.5))
-
-
-@pytest.mark.parametrize(("overrides", "target"), [([], -1.0), (["learn.target_entropy=-2.0"], -2.0)])
-def test_alpha_follows_the_target_entropy(overrides: list[str], target: float) -> None:
-    policy, batch = hand(*overrides)
-    loss, figures = losses(policy, batch)["alpha"]
-    assert figures["alpha"].item() == pytest.approx(0.5)
-    assert loss.item() == pytest.approx(-math.log(0.5) * (-3.0 + target))
-    before = policy._alpha().item()
-    policy._optimizers["alpha"].step(policy._alpha_loss, batch)  # the entropy is 3, above its target
-    assert policy._alpha().item() < before
-
-
-def test_alpha_stays_where_it_is_if_it_is_not_to_be_learned() -> None:
-    policy = make_qac("cql", "learn.auto_alpha=False", "learn.num_actions=2")
-    output = policy.learn(make_batch(8))
-    assert "alpha_loss" not in output
-    assert policy._alpha().item() == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize(("threshold", "grows"), [(3.0, True), (5.0, False)])

@@ -18,11 +18,8 @@ from tests.policy.actors import (
     by_state,
     hand_block,
     hand_model,
-    learn,
     make_actor,
-    make_block,
 )
-from tests.policy.helpers import parameter_hash
 
 LN = math.log
 ENTROPY = -0.75 * LN(0.75) - 0.25 * LN(0.25)
@@ -76,23 +73,8 @@ def hand_policy(*overrides: str) -> A2CPolicy:
     return make_actor("a2c", *HALVES, *overrides, model=hand_model())
 
 
-@pytest.mark.parametrize("batch_size", [6, 3, 2])
-def test_advantages_and_returns_by_hand(batch_size: int) -> None:
-    batches = list(hand_policy(f"learn.batch_size={batch_size}").batches(hand_block()))
-    assert len(batches) == 6 // batch_size
-    assert by_state(batches, "adv") == pytest.approx(ADV)
-    assert by_state(batches, "return_") == pytest.approx(RETURN)
-
-
 def test_normalised_advantages_leave_the_returns_alone() -> None:
     (batch,) = hand_policy("learn.batch_size=6", "learn.adv_norm=True").batches(hand_block())
     raw = torch.tensor(ADV)
     assert by_state([batch], "adv") == pytest.approx(((raw - raw.mean()) / raw.std()).tolist(), rel=1e-5)
     assert by_state([batch], "return_") == pytest.approx(RETURN)
-
-
-def test_one_pass_takes_as_many_steps_as_there_are_minibatches() -> None:
-    policy = make_actor("a2c", "learn.batch_size=8")
-    before = parameter_hash(policy.model)
-    assert len(learn(policy, make_block(policy))) == 32 // 8
-    assert parameter_hash(policy.model) != before

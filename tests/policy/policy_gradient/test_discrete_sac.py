@@ -1,4 +1,4 @@
-"""Discrete SAC's losses by hand, its temperature, exploration, priorities and state."""
+"""Discrete SAC's losses by hand, its temperature, and exploration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from ding_lite.config import compile_config
 from ding_lite.policy import DiscreteSACPolicy
 from ding_lite.utils.registry import POLICY_REGISTRY
-from tests.policy.helpers import ACTIONS, OBS
+from tests.policy.helpers import make_policy
+from tests.policy.value.test_losses import table_batch
 
 LN3 = math.log(3.0)
 H = math.log(4.0) - 0.75 * LN3  # the entropy of probabilities 3/4 and 1/4
@@ -51,28 +52,7 @@ class Table(nn.Module):
 
 
 def hand(*overrides: str) -> Any:
-    return make_sac("learn.alpha=0.5", *overrides, model=Table())
-
-
-def make_sac(*overrides: str, model: nn.Module | None = None) -> Any:
-    network = {} if model else dict(obs_shape=OBS, action_shape=ACTIONS)
-    create = dict(env=dict(env_id="CartPole-v1"), policy=dict(type="discrete_sac"))
-    keys = [f"policy.{item}" for item in overrides]
-    cfg = compile_config((dict(policy=dict(model=network)), create), None, model is not None, keys)
-    return DiscreteSACPolicy(cfg.policy, model)
-
-
-def hand_batch(**more: Tensor) -> dict[str, Tensor]:
-    """One step from state 0 by action 1 to state 1, and one from state 1 by action 0 to a terminal state."""
-    return {
-        "obs": torch.eye(2),
-        "next_obs": torch.eye(2).flip(0),
-        "action": torch.tensor([1, 0]),
-        "reward": torch.tensor([1.0, -1.0]),
-        "done": torch.tensor([False, True]),
-        "value_gamma": torch.tensor([0.5, 0.5]),
-        **more,
-    }
+    return make_policy("learn.alpha=0.5", *overrides, model=Table(), kind="discrete_sac")
 
 
 # V of state 1: pi is even, the smaller values are 3 and 4: 3.5 + 0.5 log 2. y = 1 + V / 2 and -1.
@@ -82,22 +62,15 @@ ERRORS = [[Y[0] - 2, Y[1] - 3], [Y[0] - 0, Y[1] - 5]]
 
 
 def test_the_critics_loss_by_hand() -> None:
-    loss, figures = hand()._critic_loss(hand_batch())
+    loss, figures = hand()._critic_loss(table_batch("discrete_sac"))
     assert loss.item() == pytest.approx(sum((a**2 + b**2) / 2 for a, b in ERRORS), rel=1e-5)
     assert figures["priority"].tolist() == pytest.approx([(abs(a) + abs(b)) / 2 for a, b in zip(*ERRORS, strict=True)])
     assert figures["q_value"].tolist() == [[2.0, 3.0], [0.0, 5.0]]
 
 
-def test_ignored_ends_bootstrap() -> None:
-    policy = hand("learn.ignore_done=True")
-    _, figures = policy._critic_loss(policy._prepare(hand_batch()))
-    # V of state 0: the smaller values are 1 and 0, so 0.75 + H / 2
-    assert figures["td_error"][0, 1].item() == pytest.approx(abs(-1 + (0.75 + H / 2) / 2 - 3), rel=1e-5)
-
-
 def test_the_actors_loss_and_its_gradient_by_hand() -> None:
     policy = hand()
-    loss, figures = policy._actor_loss(hand_batch())
+    loss, figures = policy._actor_loss(table_batch("discrete_sac"))
     assert loss.item() == pytest.approx(-(0.75 + 0.5 * H + 3.5 + 0.5 * math.log(2.0)) / 2, rel=1e-5)
     assert figures["entropy"].tolist() == pytest.approx([H, math.log(2.0)])
     loss.backward()
@@ -121,7 +94,7 @@ def test_the_actors_loss_and_its_gradient_by_hand() -> None:
 )
 def test_the_loss_of_alpha_by_hand(overrides: list[str], target: float, factor: float) -> None:
     policy = hand(*overrides)
-    batch = hand_batch() | policy._actor_loss(hand_batch())[1]
+    batch = table_batch("discrete_sac") | policy._actor_loss(table_batch("discrete_sac"))[1]
     loss, figures = policy._alpha_loss(batch)
     assert loss.item() == pytest.approx(factor * ((H + math.log(2.0)) / 2 - target), rel=1e-5)
     assert figures["alpha"].item() == pytest.approx(0.5)
@@ -130,10 +103,10 @@ def test_the_loss_of_alpha_by_hand(overrides: list[str], target: float, factor: 
 @pytest.mark.parametrize(("target", "grows"), [(0.69, True), (0.1, False)])
 def test_alpha_grows_while_the_entropy_is_below_its_target(target: float, grows: bool) -> None:
     policy = hand(f"learn.target_entropy={target}")
-    output = policy.learn(hand_batch())
+    output = policy.learn(table_batch("discrete_sac"))
     assert "alpha_loss" in output
     assert (policy._alpha().item() > 0.5) == grows
-    assert "alpha_loss" not in hand("learn.auto_alpha=False").learn(hand_batch())
+    assert "alpha_loss" not in hand("learn.auto_alpha=False").learn(table_batch("discrete_sac"))
 
 
 def test_it_samples_by_the_policys_probabilities_and_evaluates_the_likeliest_action() -> None:

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy import PGPolicy
-from ding_lite.rl_utils.policy_gradient import first_episodes
 from ding_lite.utils.tree import tree_leaves
-from tests.policy.actors import OBS, SHAPES, Table, make_actor, make_block
+from tests.policy.actors import OBS, SHAPES, Table, make_actor
 from tests.policy.helpers import same
 
 LN = math.log
@@ -87,21 +86,6 @@ def test_the_gradient_is_clipped_to_norm_5_unless_told_otherwise() -> None:
         torch.testing.assert_close(policy.model.get_parameter("_parts.logit").grad, free * scale)
         assert output["grad_norm"].item() == pytest.approx(free.norm().item(), rel=1e-5)
         assert set(policy.monitor_vars()) <= set(output)
-
-
-@pytest.mark.parametrize("batch_size", [4, 7, 1000])
-def test_every_step_that_counts_is_learned_from_once(batch_size: int) -> None:
-    policy = make_actor("pg", f"learn.batch_size={batch_size}")
-    block = make_block(policy)
-    samples = policy.to_samples(block)
-    count = int(first_episodes(block["final_index"], *block["reward"].shape).sum())
-    assert 0 < count < block["reward"].numel()
-    batches = list(policy.batches(samples))
-    sizes = [len(batch["return_"]) for batch in batches]
-    assert len(sizes) == max(1, round(count / batch_size))
-    assert max(sizes) - min(sizes) <= 1
-    seen = torch.cat([batch["return_"] for batch in batches])
-    assert seen.sort().values.tolist() == samples["return_"].sort().values.tolist()
 
 
 @pytest.mark.parametrize("deterministic", [True, False])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import Any
 
@@ -55,11 +54,6 @@ def test_loss_by_hand(clip: bool) -> None:
     expected |= {"approx_kl": KL, "clipfrac": 1.0}
     assert {key: value.item() for key, value in output.items()} == pytest.approx(expected, rel=1e-5)
     assert not any(value.requires_grad for value in output.values())
-
-
-def test_the_default_has_no_entropy_bonus() -> None:
-    loss, _ = table_policy().loss(table_batch())
-    assert loss.item() == pytest.approx(POLICY_LOSS + 0.5 * VALUE_LOSS[True], rel=1e-5)
 
 
 def test_clip_ratio_is_the_bound() -> None:
@@ -155,18 +149,6 @@ def test_the_parameters_begin_as_ppo_wants_them_unless_told_not_to() -> None:
     assert any(value.abs().max() > 0.02 for name, value in other.model.named_parameters() if len(value) == 3)
 
 
-def test_a_subclass_that_overrides_the_loss_alone_is_trained_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Critic(POLICY_REGISTRY.find("ppo")):  # type: ignore[misc]
-        def _loss(self, batch: dict[str, Tensor]) -> Any:
-            value = self._run(self._model, batch["obs"], mode="compute_critic")["value"]
-            return (value - 3).abs().sum(), {}
-
-    monkeypatch.setitem(POLICY_REGISTRY, "critic", Critic)
-    policy = make_actor("critic", model=Table(NEW, [1.0, -1.0]))
-    policy.learn(table_batch())
-    assert policy.model.value.grad.tolist() == pytest.approx([-0.35355, -0.35355], rel=1e-3)  # clipped to norm 1/2
-
-
 # -- from collect to collect ------------------------------------------------------------------------------------------
 
 
@@ -207,25 +189,6 @@ def test_kl_early_stop_ends_a_collects_updates() -> None:
     assert len(learn(policy, make_block(policy))) == 24
 
 
-@pytest.mark.parametrize(
-    ("target", "factor"),
-    [
-        (0.9, 0.5),  # less than target / 1.5 = 0.6
-        (0.6, 1),  # 0.4 to 0.9
-        (0.45, 1),  # 0.3 to 0.675
-        (0.3, 2),  # more than 0.45
-    ],
-)
-def test_kl_adaptive_doubles_or_halves_the_penalty_by_the_last_epochs_kl(target: float, factor: float) -> None:
-    policy = table_policy(
-        "learn.kl_adaptive=True", f"learn.target_kl={target}", "learn.kl_beta=0.25", "learn.epoch_per_collect=2"
-    )
-    # 2 epochs of 2 minibatches: 0.5 is the mean of the last
-    policy._kl = [torch.tensor(value) for value in (9.0, 9.0, 0.2, 0.8)]
-    policy._end_collect()
-    assert policy._kl_beta == 0.25 * factor
-
-
 def collect_with(policy: Any, kl: list[float]) -> int:
     """Pretend that the updates of a collect had these KLs; return how many there were."""
     count = 0
@@ -260,16 +223,6 @@ def test_kl_adaptive_follows_what_learning_did(rate: float, factor: float) -> No
     for count in (1, 2, 3):  # without any step KL is 0; with large ones it is far above a thousandth
         learn(policy, make_block(policy))
         assert policy._kl_beta == 0.5 * factor**count
-
-
-def test_without_the_optimizer_the_model_comes_with_its_units() -> None:
-    policy, other = make_actor("ppo"), make_actor("ppo")
-    learn(policy, make_block(policy, seed=1))
-    state = copy.deepcopy(policy.state_dict())
-    del state["optimizer"]
-    other.load_state_dict(state)
-    assert parameter_hash(policy.model) == parameter_hash(other.model)
-    assert parameter_hash(policy._value_stats) == parameter_hash(other._value_stats)
 
 
 # -- initial weights --------------------------------------------------------------------------------------------------

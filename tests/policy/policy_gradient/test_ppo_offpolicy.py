@@ -94,14 +94,6 @@ def test_values_are_stored_in_units_of_rewards_and_clipped_in_the_models_newest(
     assert output["value_loss"].item() == pytest.approx(0.5 * error.mean(), rel=1e-4)
 
 
-def test_without_value_norm_returns_are_learned_as_they_are() -> None:
-    policy = hand_policy("learn.value_norm=False", "learn.value_clip=False")
-    output = policy.learn(random_batch())
-    # V = 1, 2, 3 against 3, 5, 10
-    assert output["value_loss"].item() == pytest.approx(0.5 * (4 + 9 + 49) / 3, rel=1e-5)
-    assert policy._value_stats.count.item() == 0
-
-
 def test_adv_norm_is_of_each_batch() -> None:
     batch = random_batch()
     batch["adv"] = torch.tensor([1.0, 2.0, 6.0])

@@ -9,11 +9,18 @@ import pytest
 import torch
 
 from ding_lite.config import compile_config
+from ding_lite.utils.key import get_key
 from ding_lite.utils.registry import POLICY_REGISTRY
 from tests.policy.helpers import ACTIONS, IMAGE, OBS, make_batch, make_policy, parameter_hash
 
 KINDS = ["qrdqn", "c51", "rainbow", "iqn", "fqf"]
-DEFAULTS = {"qrdqn": (0.97, 1), "c51": (0.97, 1), "rainbow": (0.99, 3), "iqn": (0.97, 1), "fqf": (0.97, 1)}
+# Of DI-engine; the numbers of M-DQN are the paper's.
+DEFAULTS: dict[str, dict[str, Any]] = {
+    **{kind: {"discount_factor": 0.97, "nstep": 1} for kind in ("qrdqn", "c51", "iqn", "fqf")},
+    "rainbow": {"discount_factor": 0.99, "nstep": 3},
+    "mdqn": {"entropy_tau": 0.03, "m_alpha": 0.9, "learn.adam_eps": 0.0003125},
+    "sql": {"learn.alpha": 0.1},
+}
 
 
 def make(kind: str, *overrides: str, image: bool = False) -> Any:
@@ -50,10 +57,10 @@ def test_acting_draws_random_numbers_for_epsilon_alone(kind: str) -> None:
     assert torch.equal(*states)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", DEFAULTS)
 def test_defaults_are_those_of_di_engine(kind: str) -> None:
     cfg = POLICY_REGISTRY.find(kind).default_config()
-    assert (cfg.discount_factor, cfg.nstep) == DEFAULTS[kind]
+    assert {path: get_key(cfg, path) for path in DEFAULTS[kind]} == DEFAULTS[kind]
 
 
 def test_di_engines_unused_kappa_is_the_one_that_is_used() -> None:
@@ -61,3 +68,24 @@ def test_di_engines_unused_kappa_is_the_one_that_is_used() -> None:
     cfg = compile_config((main, dict(env=dict(env_id="CartPole-v1"), policy=dict(type="qrdqn"))))
     assert cfg.policy.learn.kappa == 0.5
     assert cfg.notes == ["policy.kappa is policy.learn.kappa here."]
+
+
+def test_probabilities_are_drawn_evenly_for_each_sample_and_both_states() -> None:
+    policy = make_policy("model.num_quantiles=50", kind="iqn")
+    tau = policy._draw_noise(make_batch(400))["tau"]
+    assert {name: each.shape for name, each in tau.items()} == {"online": (400, 50), "target": (400, 50)}
+    assert not torch.equal(tau["online"], tau["target"])
+    for each in tau.values():
+        assert len(each.unique()) > 19_000  # of 20,000
+        counts = torch.histc(each, 10, 0, 1)  # 2,000 each, standard deviation 42
+        assert (counts - 2000).abs().max() < 250
+
+
+def test_the_drawn_probabilities_change_the_loss_and_not_the_next_action() -> None:
+    policy: Any = make_policy(kind="iqn")
+    batch: dict[str, Any] = {**make_batch(8)}
+    first, second = ({**batch, "noise": policy._draw_noise(batch)} for _ in range(2))
+    assert policy.loss(first)[0] != policy.loss(second)[0]
+    assert torch.equal(
+        *(policy._outputs(each, {}, {"tau": each["noise"]["tau"]["target"]})[2] for each in (first, second))
+    )

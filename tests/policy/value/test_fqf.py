@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ding_lite.model import FractionHead
 from ding_lite.utils.registry import ConfigError
 from tests.policy.helpers import make_batch, make_policy, target_of
-from tests.policy.value.test_qrdqn import table_batch
+from tests.policy.value.test_losses import table_batch
 
 
 class Table(nn.Module):
@@ -65,7 +65,7 @@ def table_policy(*overrides: str) -> Any:
 @pytest.mark.parametrize("double", LOSSES)
 def test_losses_by_hand(double: bool) -> None:
     policy = table_policy(f"double={double}", "learn.ent_coef=0.5")
-    loss, output = policy.loss(table_batch())
+    loss, output = policy.loss(table_batch("fqf"))
     assert output["priority"].tolist() == pytest.approx(LOSSES[double])
     assert output["quantile_loss"].item() == pytest.approx(sum(LOSSES[double]) / 2)
     assert output["fraction_loss"].item() == pytest.approx(FRACTION)
@@ -75,7 +75,7 @@ def test_losses_by_hand(double: bool) -> None:
 
 def test_the_gradient_of_the_intervals_by_hand() -> None:
     policy = table_policy()
-    policy.learn(table_batch())
+    policy.learn(table_batch("fqf"))
     # tau_1 is the length p of the first interval, and dp / d logit = p (1 - p) = 1/4 and -1/4. The features are the
     # one-hot states, so that the weights' columns have the samples' gradients -0.5 and -0.25, halved by the mean.
     expected = torch.tensor([[-0.0625, -0.03125], [0.0625, 0.03125]])

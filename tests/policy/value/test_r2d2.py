@@ -1,26 +1,22 @@
-"""R2D2: what it stores, errors worked out step by step, numbers by hand, burn-in, state in checkpoints, its memory."""
+"""R2D2: what it stores, errors worked out step by step, burn-in. tests/policy/test_sequences.py has the rest."""
 
 from __future__ import annotations
 
 import copy
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ding_lite.entry import serial_pipeline
 from ding_lite.envs import create_vector_env
 from ding_lite.rl_utils.td import value_inv_transform, value_transform
 from ding_lite.utils.registry import BUFFER_REGISTRY, POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import SampleCollector
-from dizoo.memory.config import memory_r2d2_config
 from tests.distributed import parity
-from tests.policy.helpers import make_cfg, target_of
+from tests.policy.helpers import target_of
 
 N, T, UNROLL = 3, 30, 5
 
@@ -145,45 +141,6 @@ def test_loss_and_priorities_are_those_of_errors_worked_out_step_by_step(burnin:
     assert loss.item() == pytest.approx(total, abs=1e-5)
 
 
-class TableQ(nn.Module):
-    """Values written down, without a memory: Q(state, action) for one-hot observations."""
-
-    def __init__(self, values: list[list[float]]) -> None:
-        super().__init__()
-        self.q = nn.Parameter(torch.tensor(values))
-
-    def forward(self, obs: Tensor, prev_state: Any = None, **kwargs: Any) -> dict[str, Any]:
-        output = {"logit": obs @ self.q, "next_state": prev_state}
-        return output | {"final_state": prev_state} if "final_index" in kwargs else output
-
-
-def test_loss_and_priority_by_hand() -> None:
-    words = ("unroll_len=2", "burnin_step=0", "nstep=2", "discount_factor=0.5", "learn.value_rescale=False")
-    policy = POLICY_REGISTRY.find("r2d2")(make_cfg(*words, model_given=True, kind="r2d2"), TableQ([[1.0, 2], [0, 4]]))
-    target_of(policy)["q"].copy_(torch.tensor([[8.0, 6.0], [2.0, 4.0]]))
-    state = torch.eye(2)
-    batch = {
-        # one sequence: states 0, 1, 0, then 1; the step after the second one is truncated, its last state is 0
-        "obs": state[[0, 1, 0]][:, None],
-        "last_obs": state[[1]],
-        "episode_start": torch.tensor([[True], [False], [True]]),
-        "prev_state": {"h": torch.zeros(1, 1)},
-        "action": torch.tensor([[0], [0], [0]]),
-        "reward": torch.tensor([[1.0 + 0.5 * 3], [3.0]]),
-        "done": torch.tensor([[False], [False]]),
-        "value_gamma": torch.tensor([[0.25], [0.5]]),
-        "last_step": torch.tensor([[1], [1]]),
-        "final_index": torch.tensor([1]),
-        "final_obs": state[[0]],
-    }
-    loss, figures = policy.loss(batch)
-    # The best action in state 0 is 1, worth 6 to the target: y_0 = 2.5 + 0.25 * 6 = 4 against Q = 1, and
-    # y_1 = 3 + 0.5 * 6 = 6 against Q = 0. The errors are 3 and 6.
-    assert loss.item() == pytest.approx((9 + 36) / 2)
-    assert figures["priority"].tolist() == pytest.approx([0.9 * 6 + 0.1 * 4.5])
-    assert figures["q_value"].flatten().tolist() == [1.0, 0.0]
-
-
 def test_burn_in_is_without_gradient() -> None:
     cfg, policy, block = play("policy.burnin_step=4")
     replay = replay_of(cfg, block)
@@ -199,81 +156,3 @@ def test_burn_in_brings_a_wrong_state_up_to_date() -> None:
     batch = tree_map(to_double, replay_of(cfg, block).sample(16))
     wrong = batch | {"prev_state": tree_map(lambda leaf: leaf + 5.0, batch["prev_state"])}
     torch.testing.assert_close(policy.loss(wrong)[0], policy.loss(batch)[0])
-
-
-def test_the_state_goes_on_from_a_checkpoint_and_is_forgotten_where_an_episode_ended() -> None:
-    _, policy, block = play()
-    _, restored = build()
-    obs = block["last_obs"].numpy()
-    policy.act(obs)  # every environment is inside an episode now
-    restored.load_local_state_dict(copy.deepcopy(policy.local_state_dict()))
-    for each in (policy, restored):
-        each.reset(np.array([1]))
-    before, again = (each.act(obs)["prev_state"] for each in (policy, restored))
-    for name, part in before.items():
-        assert part.any(1).tolist() == [True, False, True]
-        assert torch.equal(part, again[name])
-
-
-def test_evaluating_has_a_memory_of_its_own() -> None:
-    _, policy, block = play()
-    obs = block["last_obs"].numpy()
-    before = copy.deepcopy(policy.local_state_dict()["state"])
-    first = policy.act(obs, explore=False)["logit"]
-    second = policy.act(obs, explore=False)["logit"]
-    policy.reset(np.array([0, 2]), explore=False)
-    third = policy.act(obs, explore=False)["logit"]
-    assert not torch.equal(first, second)
-    torch.testing.assert_close(third[[0, 2]], first[[0, 2]])
-    assert not torch.equal(third[1], first[1])
-    after = policy.local_state_dict()["state"]
-    assert all(torch.equal(part, before[name]) for name, part in after.items())
-    policy.reset(explore=False)
-    assert torch.equal(policy.act(obs, explore=False)["logit"], first)
-
-
-# -- a task that needs a memory ---------------------------------------------------------------------------------------
-
-
-def train(exp_name: str, *words: str, **options: Any) -> Any:
-    pair = (memory_r2d2_config.main_config, memory_r2d2_config.create_config)
-    return serial_pipeline(pair, seed=0, overrides=[f"exp_name={exp_name}", *words], **options)
-
-
-def returns(exp_name: str) -> list[float]:
-    lines = [json.loads(line) for line in Path(exp_name, "metrics.jsonl").read_text().splitlines()]
-    return [line["eval/return_mean"] for line in lines if "eval/return_mean" in line]
-
-
-def test_it_learns_what_needs_a_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    train("run", "env.length=4", "policy.eval.evaluator.eval_freq=40", max_env_step=8000)
-    assert json.loads(Path("run/result.json").read_text())["stop_reason"] == "stop_value", returns("run")
-
-
-def test_without_a_memory_it_stays_at_chance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    main, create = copy.deepcopy((memory_r2d2_config.main_config, memory_r2d2_config.create_config))
-    for key in ("unroll_len", "burnin_step"):
-        del main.policy[key]
-    del main.policy.model["lstm_type"]
-    main.env |= dict(length=4, n_evaluator_episode=256)
-    create.policy.type = "dqn"
-    words = ["exp_name=plain", "policy.eval.evaluator.eval_freq=200"]
-    serial_pipeline((main, create), seed=0, max_env_step=2000, overrides=words)
-    assert len(returns("plain")) > 2
-    assert max(returns("plain")) < 0.35  # 0 in the mean of 256 episodes, with a standard deviation of 1/16
-
-
-def test_a_resumed_run_goes_on_within_its_episodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    quick = ["env.length=5", "policy.eval.evaluator.eval_freq=1000", "env.n_evaluator_episode=8"]
-    whole = train("whole", *quick, max_train_iter=24)
-    train("part", *quick, max_train_iter=12)
-    hook = "policy.learn.learner.hook.load_ckpt_before_run=part/ckpt/ckpt_last.pth.tar"
-    resumed = train("rest", "policy.learn.resume_training=True", hook, *quick, max_train_iter=24)
-    assert resumed.checksum() == whole.checksum()
-    states = [each.local_state_dict()["state"] for each in (resumed, whole)]
-    for name, part in states[0].items():
-        assert torch.equal(part, states[1][name])
-        assert part.any()

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from ding_lite.utils.registry import ConfigError
-from tests.policy.helpers import make_batch, make_cfg, make_policy
+from tests.policy.helpers import make_batch, make_policy
 
 NO_PRIORITY = ("priority=False",)
 PLAIN = ("noisy_net=False", "model.dueling=False", "nstep=1", *NO_PRIORITY)
@@ -43,15 +42,6 @@ def test_without_distributions_too_it_is_dqn() -> None:
 )
 def test_each_key_has_an_effect(override: str) -> None:
     assert loss_of("rainbow")[0] != loss_of("rainbow", override)[0]
-
-
-def test_importance_weights_follow_the_priorities_unless_said() -> None:
-    weighted, plain = (loss_of("rainbow", f"priority_IS_weight={given}")[0] for given in (True, False))
-    assert weighted != plain
-    assert loss_of("rainbow")[0] == weighted
-    assert loss_of("rainbow", "priority=False")[0] == plain  # as DI-engine's Pong file says
-    with pytest.raises(ConfigError, match=r"set policy\.priority=True too"):
-        make_cfg("priority=False", "priority_IS_weight=True", kind="rainbow")
 
 
 def test_a_support_is_needed_only_for_distributions() -> None:
