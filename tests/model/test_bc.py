@@ -6,17 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from ding_lite.model import BC, DQN, ContinuousBC, DiscreteBC
+from ding_lite.model import BC, ContinuousBC, DiscreteBC
 from ding_lite.utils import ConfigError
-
-
-def test_a_discrete_policy_equals_plain_layers() -> None:
-    model: Any = BC(4, 3, encoder_hidden_size_list=[8, 6], actor_head_layer_num=2, actor_head_hidden_size=5)
-    obs, (first, second) = torch.randn(5, 4), model.encoder
-    one, two, last = model.head
-    plain = nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), one, nn.ReLU(), two, nn.ReLU(), last)
-    torch.testing.assert_close(model(obs), {"logit": plain(obs)})
-    assert [tuple(layer.weight.shape) for layer in model.head] == [(5, 6), (5, 5), (3, 5)]
 
 
 @pytest.mark.parametrize("space", ["continuous", "regression"])
@@ -28,15 +19,6 @@ def test_a_continuous_action_is_within_bounds_or_not(space: str) -> None:
     obs = 100 * torch.randn(5, 4)
     assert free(obs)["action"].abs().max() > 1
     torch.testing.assert_close(bounded(obs), {"action": free(obs)["action"].tanh()})
-
-
-def test_discrete_bc_has_the_layers_of_dqn() -> None:
-    for dueling in (True, False):
-        torch.manual_seed(0)
-        model = DiscreteBC(4, 3, [8, 6], dueling, head_layer_num=2)
-        torch.manual_seed(0)
-        same, obs = DQN(4, 3, [8, 6], dueling, head_layer_num=2), torch.randn(5, 4)
-        torch.testing.assert_close(model(obs), same(obs), rtol=0, atol=0)
 
 
 def test_continuous_bc_passes_vectors_to_its_head() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from ding_lite.model import MLP, ConvEncoder, FCEncoder, IMPALAConvEncoder, create_encoder
+from ding_lite.model import ConvEncoder, FCEncoder, IMPALAConvEncoder, create_encoder
 from ding_lite.model.encoders import ConvBlock, DenseBlock, IMPALAEncoder, feature_size
 from ding_lite.utils import ConfigError
 from tests.model.models import MODELS, backward, build, run
@@ -48,15 +48,6 @@ def test_layers_are_normalised_before_the_activation() -> None:
     # 1, 2, 3, 4 have mean 2.5 and variance 1.25; x = 2 doubles all, which changes nothing but epsilon's part
     expected = torch.tensor([-1.5, -0.5, 0.5, 1.5]) / 1.25**0.5
     torch.testing.assert_close(encoder(torch.tensor([[1.0], [2.0]])), expected.relu().expand(2, 4), atol=1e-4, rtol=0)
-
-
-def test_without_options_it_is_the_encoder_of_vectors() -> None:
-    torch.manual_seed(0)
-    plain, x = MLP([3, 5, 2]), torch.randn(7, 3)
-    torch.manual_seed(0)
-    encoder = FCEncoder(3, [5, 2])
-    assert list(encoder.state_dict()) == list(plain.state_dict())
-    torch.testing.assert_close(encoder(x), plain(x), rtol=0, atol=0)
 
 
 def convolve(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
@@ -163,14 +154,6 @@ def test_each_part_is_encoded_and_one_layer_joins_them() -> None:
     features = torch.cat([torch.relu(body.join(inner)), camera(obs["camera"])], dim=1)
     torch.testing.assert_close(encoder(obs), torch.relu(encoder.join(features)))
     assert encoder(obs).shape == (3, 8)
-
-
-def test_the_order_of_keys_does_not_matter() -> None:
-    turned = dict(body=dict(goal=[2], joints=5), camera=[1, 36, 36])
-    first, second = create_encoder(SHAPE, SIZES, "relu"), create_encoder(turned, SIZES, "relu")
-    second.load_state_dict(first.state_dict())
-    obs = draw()
-    assert torch.equal(first(obs), second(dict(reversed(obs.items()))))
 
 
 def test_without_layers_the_features_are_the_vectors_themselves() -> None:

@@ -54,17 +54,6 @@ def test_uint8_images_are_scaled_to_one(dtype: torch.dtype) -> None:
     torch.testing.assert_close(encoder(x), encoder(x.to(dtype) / 255))
 
 
-def test_bfloat16_is_close_to_float32() -> None:
-    torch.manual_seed(0)
-    encoder = ConvEncoder((4, 84, 84), [32, 64, 64, 512])
-    x = torch.randint(256, (2, 4, 84, 84), dtype=torch.uint8)
-    expected = encoder(x)
-    with torch.autocast("cpu", torch.bfloat16):
-        features = encoder(x)
-    assert features.dtype == torch.bfloat16
-    torch.testing.assert_close(features.float(), expected, atol=0.02, rtol=0.02)  # 8 bits of mantissa
-
-
 @pytest.mark.parametrize(
     ("obs_shape", "sizes", "activation", "message"),
     [
@@ -105,15 +94,6 @@ def test_other_kernels_strides_paddings_and_layer_normalisation(bytes_: bool) ->
     x = torch.randint(256, (2, 3, 20, 12), dtype=torch.uint8)
     expected = plain(encoder, [2, 1], [1, 0], x / 255)
     torch.testing.assert_close(encoder(x if bytes_ else x / 255), expected, atol=1e-5, rtol=1e-4)
-
-
-@pytest.mark.parametrize("number", [1, 5])
-def test_any_number_of_convolutions(number: int) -> None:
-    ones = [1] * number
-    for sizes in ([4] * number, [*[4] * number, 9]):
-        encoder = ConvEncoder([2, 6, 6], sizes, "relu", [3] * number, ones, ones)
-        assert encoder(torch.rand(2, 2, 6, 6)).shape == (2, sizes[-1])
-        assert len(encoder) == number + 1
 
 
 def test_lists_of_different_lengths_and_small_images_say_what_to_set() -> None:

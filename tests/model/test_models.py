@@ -136,3 +136,37 @@ def test_noise_is_in_every_head_and_in_no_encoder(name: str) -> None:
 def test_an_unknown_activation_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=r"policy\.model\.activation must be one of"):
         build(name, obs_shape=4, activation="rellu")
+
+
+# Models and the modules that their inputs pass through in a mode, or without modes.
+CHAINS = [
+    ("bc", "", "logit", "encoder head"),
+    ("pg", "", "logit", "encoder head"),
+    ("dqn", "", "logit", "encoder head"),
+    ("discrete_bc", "", "logit", "encoder head"),
+    ("vac", "compute_actor", "logit", "actor_encoder actor_head"),
+    ("vac", "compute_critic", "value", "critic_encoder critic_head"),
+    ("acer", "compute_actor", "logit", "actor.encoder actor.head"),
+    ("acer", "compute_critic", "q_value", "critic.encoder critic.heads.0"),
+    ("discrete_qac", "compute_actor", "logit", "actor.encoder actor.head"),
+    ("discrete_qac", "compute_critic", "q_value", "critic.encoder critic.heads.0"),
+    ("continuous_qac", "compute_critic", "q_value", "critic.encoder critic.heads.0"),
+]
+
+
+@pytest.mark.parametrize(("name", "mode", "key", "chain"), CHAINS)
+def test_a_network_is_its_encoders_and_its_heads_layers(name: str, mode: str, key: str, chain: str) -> None:
+    options: dict[str, Any] = {"dqn": dict(dueling=False), "discrete_bc": dict(dueling=False)}.get(name, {})
+    options |= dict(share_encoder=False) if name == "vac" else {}
+    model = build(name, obs_shape=4, encoder_hidden_size_list=[8, 6], activation="tanh", **options)
+    obs, action = torch.randn(5, 4), torch.rand(5, 3)
+    x = obs
+    layers = [layer for part in chain.split() for layer in model.get_submodule(part).children()]
+    assert len(layers) >= 3
+    for number, layer in enumerate(layers):
+        if name == "continuous_qac" and number == 2:  # after the encoder
+            x = torch.cat([x, action], -1)
+        x = layer(x) if number == len(layers) - 1 else torch.tanh(layer(x))
+    inputs: Any = {"obs": obs, "action": action} if name == "continuous_qac" else obs
+    output = model(inputs, mode=mode)[key] if mode else model(inputs)[key]
+    torch.testing.assert_close(output.reshape(x.shape) if output.ndim < x.ndim or len(output) == 1 else output, x)

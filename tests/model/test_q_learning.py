@@ -20,11 +20,6 @@ def test_quantiles_equal_plain_layers() -> None:
     torch.testing.assert_close(output["tau"][0, :, 0], torch.tensor([0.1, 0.3, 0.5, 0.7, 0.9]))  # middles of fifths
 
 
-def test_tau_is_of_the_models_type() -> None:
-    model = QRDQN(4, 3, [8], num_quantiles=5).double()
-    assert model(torch.zeros(2, 4, dtype=torch.float64))["tau"].dtype == torch.float64
-
-
 def test_dueling_head_by_hand() -> None:
     head = DuelingHead(1, 2, layer_num=0)
     for parameter in head.parameters():

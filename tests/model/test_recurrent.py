@@ -12,7 +12,6 @@ from torch.nn import functional
 
 from ding_lite.model.q_learning import DRQN
 from ding_lite.model.recurrent import RecurrentCore, unroll
-from ding_lite.utils.registry import ConfigError
 
 T, B, F, H = 7, 3, 4, 5
 KINDS = ["normal", "pytorch", "gru"]
@@ -131,11 +130,6 @@ def test_under_autocast_it_computes_in_float32() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(core(x)[0], exact)
         assert core(x.bfloat16())[0].dtype == torch.float32
-
-
-def test_an_unknown_type_is_refused() -> None:
-    with pytest.raises(ConfigError, match="lstm_type must be one of normal, pytorch, lstm, gru, got 'rnn'"):
-        RecurrentCore(F, H, "rnn")
 
 
 def q_model(kind: str = "pytorch", **options: Any) -> DRQN:

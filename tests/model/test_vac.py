@@ -52,20 +52,6 @@ def test_every_mode_returns_its_part_in_the_documented_shapes(
     assert torch.equal(model.compute_critic(obs)["value"], critic["value"])
 
 
-def test_separate_tanh_networks_equal_plain_layers() -> None:
-    model: Any = VAC(4, 2, share_encoder=False, encoder_hidden_size_list=[64], activation="tanh")
-    # 4-64-64-2 and 4-64-64-1 with biases: 320 + 4160 + 130 and 320 + 4160 + 65
-    assert sum(parameter.numel() for parameter in model.parameters()) == 9155
-    obs, output = torch.randn(6, 4), {}
-    for name, encoder, head in (
-        ("logit", model.actor_encoder, model.actor_head),
-        ("value", model.critic_encoder, model.critic_head),
-    ):
-        output[name] = nn.Sequential(*encoder, nn.Tanh(), head[0], nn.Tanh(), head[1])(obs)
-    torch.testing.assert_close(model(obs)["logit"], output["logit"])
-    torch.testing.assert_close(model(obs)["value"], output["value"].squeeze(-1))
-
-
 def test_sharing_decides_whether_the_value_trains_the_policys_features() -> None:
     for share, reached in ((True, True), (False, False)):
         model: Any = VAC(4, 2, share_encoder=share)
@@ -73,12 +59,6 @@ def test_sharing_decides_whether_the_value_trains_the_policys_features() -> None
         encoder = model.encoder if share else model.actor_encoder
         assert any(parameter.grad is not None for parameter in encoder.parameters()) == reached
         assert not any(parameter.grad is not None for parameter in model.actor_head.parameters())
-
-
-def test_head_sizes_are_those_asked_for() -> None:
-    model: Any = VAC(4, 3, actor_head_hidden_size=7, actor_head_layer_num=2, critic_head_layer_num=0)
-    assert [tuple(layer.weight.shape) for layer in model.actor_head] == [(7, 64), (7, 7), (3, 7)]
-    assert [tuple(layer.weight.shape) for layer in model.critic_head] == [(1, 64)]
 
 
 def sigma_of(obs: Tensor, model: VAC) -> Tensor:
@@ -162,18 +142,6 @@ def test_initialisation_of_a_channels_last_image_network_keeps_its_format() -> N
         rows = layer.weight.flatten(1)
         rows = rows if rows.shape[0] <= rows.shape[1] else rows.t()
         torch.testing.assert_close(rows @ rows.t(), 2 * torch.eye(len(rows)), atol=1e-5, rtol=1e-4)
-
-
-def test_bytes_of_images_go_in_and_bfloat16_is_close() -> None:
-    torch.manual_seed(0)
-    model: Any = VAC(action_shape=2, action_space="continuous", **IMAGE).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's hints lack it
-    obs = torch.randint(256, (3, 4, 36, 36), dtype=torch.uint8)
-    expected = flatten(model(obs))
-    torch.testing.assert_close(flatten(model(obs / 255.0)), expected)
-    with torch.autocast("cpu", torch.bfloat16):
-        output = flatten(model(obs))
-    for key, value in output.items():
-        torch.testing.assert_close(value.float(), expected[key], atol=0.02, rtol=0.02)  # 8 bits of mantissa
 
 
 @pytest.mark.parametrize(

@@ -50,18 +50,3 @@ def test_continuous_agrees_with_torch_distributions() -> None:
     torch.testing.assert_close(entropy_loss, (sample.weight * normal.entropy()).mean())
     of_pg = pg_error_continuous(pg_data(sample.logit, sample.action, sample.adv, sample.weight))
     torch.testing.assert_close(tuple(of_pg), (policy_loss, entropy_loss))
-
-
-def test_a_hybrid_action_is_the_sum_of_its_parts() -> None:
-    parts: Any = continuous_data()
-    logit = torch.randn(6, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    types = tensor([0, 1, 2, 0, 1, 2])
-    both = a2c_error(
-        parts._replace(
-            logit={"action_type": logit, "action_args": parts.logit},
-            action={"action_type": types, "action_args": parts.action},
-        )
-    )
-    first, second = a2c_error(parts._replace(logit=logit, action=types)), a2c_error(parts)
-    torch.testing.assert_close(both.policy_loss, first.policy_loss + second.policy_loss)
-    torch.testing.assert_close(both.entropy_loss, first.entropy_loss + second.entropy_loss)

@@ -13,20 +13,11 @@ from ding_lite.rl_utils import (
     categorical_projection,
     dist_nstep_td_data,
     dist_nstep_td_error,
-    project_distribution,
 )
 from ding_lite.rl_utils.categorical import categorical_clipped_share
 
 SUPPORT = (0.0, 4.0, 3)  # the atoms 0, 2, 4
 LN = math.log
-
-
-def test_projection_by_hand() -> None:
-    # 1 lies between 0 and 2: half to each. 2 is an atom. 3.5 gives a quarter to 2, the rest to 4. -1 and 9 are clipped.
-    atoms = tensor([[1.0, 2.0, 3.5], [-1.0, 0.5, 9.0]])
-    probability = tensor([[0.2, 0.4, 0.4], [0.5, 0.4, 0.1]])
-    expected = tensor([[0.1, 0.1 + 0.4 + 0.1, 0.3], [0.5 + 0.3, 0.1, 0.1]])
-    torch.testing.assert_close(project_distribution(probability, atoms, 0.0, 4.0), expected)
 
 
 def naive_projection(probability: list[float], atoms: list[float], v_min: float, v_max: float) -> list[float]:
@@ -73,22 +64,6 @@ def test_a_priority_is_zero_for_a_perfect_prediction_of_any_entropy() -> None:
     dist = tensor([even, certain])[:, None].expand(-1, 2, -1)
     data = example(dist=dist, next_n_dist=dist, reward=torch.zeros(2), done=torch.zeros(2).bool())
     assert dist_nstep_td_error(data, 1.0, *SUPPORT, cum_reward=True)[1].tolist() == pytest.approx([0.0, 0.0], abs=1e-6)
-
-
-def test_the_gradient_by_logits_is_prediction_minus_target() -> None:
-    logits = torch.randn(2, 2, 3, requires_grad=True)
-    dist = logits.softmax(-1)
-    next_dist = NEXT.clone().requires_grad_()
-    data = example(dist=dist, next_n_dist=next_dist)
-    loss, priorities = dist_nstep_td_error(data, 0.5, *SUPPORT, cum_reward=True)
-    loss.backward()
-    target = tensor([[0.25, 0.75, 0.0], [0.0, 0.5, 0.5]])
-    expected = torch.zeros(2, 2, 3)
-    for sample, action in enumerate((0, 1)):
-        expected[sample, action] = (logits[sample, action].softmax(-1) - target[sample]) / 2
-    torch.testing.assert_close(logits.grad, expected.detach())
-    assert next_dist.grad is None
-    assert not priorities.requires_grad
 
 
 def naive_loss(data: Any, gamma: float, nstep: int) -> tuple[list[float], list[float]]:

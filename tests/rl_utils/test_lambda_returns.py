@@ -22,14 +22,6 @@ VALUE = tensor([[5.0], [8.0], [4.0], [2.0]])  # V(s_0) to V(s_3)
 REWARD = tensor([[1.0], [2.0], [3.0]])
 
 
-def test_lambda_returns_by_hand() -> None:
-    # gamma 1/2, lambda 1/2. Last: 3 + 2/2 = 4. Then 2 + (4/2 + 4/2) / 2 = 4; 1 + (4/2 + 8/2) / 2 = 4.
-    assert generalized_lambda_returns(VALUE, REWARD, 0.5, 0.5).flatten().tolist() == [4.0, 4.0, 4.0]
-    # lambda 0: one step: 1 + 4, 2 + 2, 3 + 1. lambda 1: all rewards: 1 + 1/2 (2 + 1/2 (3 + 1)).
-    assert generalized_lambda_returns(VALUE, REWARD, 0.5, 0.0).flatten().tolist() == [5.0, 4.0, 4.0]
-    assert generalized_lambda_returns(VALUE, REWARD, 0.5, 1.0).flatten().tolist() == [3.0, 4.0, 4.0]
-
-
 def test_a_terminal_state_ends_the_return() -> None:
     # After the second step: 2 alone; before it 1 + (2/2 + 8/2) / 2 = 3.5.
     done = tensor([[False], [True], [False]])

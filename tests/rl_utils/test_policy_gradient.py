@@ -31,25 +31,6 @@ def random_data(seed: int = 0, steps: int = 12) -> gae_data:
     return gae_data(values[:-1], torch.where(traj_flag, final, values[1:]), reward, done, traj_flag)
 
 
-def test_by_hand() -> None:
-    # gamma 0.5, lambda 0.5: deltas 1 + 1 - 1 = 1; 1 + 1.5 - 2 = 0.5; 2 + 2 - 3 = 1
-    # A_2 = 1; A_1 = 0.5 + 0.25 * 1 = 0.75; A_0 = 1 + 0.25 * 0.75 = 1.1875
-    adv = gae(gae_data(VALUE, NEXT_VALUE, REWARD), 0.5, 0.5)
-    torch.testing.assert_close(adv, column(1.1875, 0.75, 1.0))
-
-
-def test_termination_cuts_the_bootstrap_and_the_sum() -> None:
-    # terminated at 1: delta_1 = 1 + 0 - 2 = -1 and nothing of A_2; A_0 = 1 + 0.25 * -1 = 0.75
-    adv = gae(gae_data(VALUE, NEXT_VALUE, REWARD, flags(0, 1, 0)), 0.5, 0.5)
-    torch.testing.assert_close(adv, column(0.75, -1.0, 1.0))
-
-
-def test_truncation_cuts_the_sum_alone() -> None:
-    # truncated at 1: delta_1 = 0.5 keeps V(final observation), nothing of A_2; A_0 = 1 + 0.25 * 0.5 = 1.125
-    adv = gae(gae_data(VALUE, NEXT_VALUE, REWARD, flags(0, 0, 0), flags(0, 1, 0)), 0.5, 0.5)
-    torch.testing.assert_close(adv, column(1.125, 0.5, 1.0))
-
-
 @pytest.mark.parametrize("lambda_", [0.0, 0.7, 1.0])
 def test_the_recursion_equals_the_explicit_sum(lambda_: float) -> None:
     # A_t = sum over l of (gamma lambda)^l delta_{t+l}, up to the trajectory's last step

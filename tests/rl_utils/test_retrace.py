@@ -28,20 +28,6 @@ def test_targets_by_hand() -> None:
     assert retrace(ratio=RATIO * 0) == [2.5, 5.0, 6.0]
 
 
-def test_a_terminal_state_is_worth_nothing() -> None:
-    # Qret_1 = 2, Qret_0 = 1 + (3 + 0.5 * (2 - 4)) / 2
-    assert retrace(weights=tensor([[1.0], [0.0]])) == [2.0, 2.0, 6.0]
-    assert retrace(weights=tensor([[0.0], [1.0]])) == [1.0, 5.0, 6.0]
-
-
-def test_a_truncated_step_bootstraps_from_its_true_next_state() -> None:
-    cut = dict(next_value=tensor([[[10.0]], [[6.0]]]), traj_flag=tensor([[True], [False]]))
-    assert retrace(**cut) == [6.0, 5.0, 6.0]  # 1 + 10 / 2
-    assert retrace(**cut, weights=tensor([[0.0], [1.0]])) == [1.0, 5.0, 6.0]  # it was terminal
-    with pytest.raises(ValueError, match="traj_flag needs next_value"):
-        retrace(traj_flag=tensor([[True], [False]]))
-
-
 def random_arguments() -> dict[str, Any]:
     gen = torch.Generator().manual_seed(0)
 
@@ -91,3 +77,5 @@ def test_arguments_are_not_written_into_and_shapes_are_checked() -> None:
     assert all(torch.equal(data[key], before[key]) for key in data)
     with pytest.raises(ValueError, match="the same shape"):
         retrace(rewards=REWARD.T)
+    with pytest.raises(ValueError, match="traj_flag needs next_value"):
+        retrace(traj_flag=tensor([[True], [False]]))

@@ -15,7 +15,6 @@ from ding_lite.rl_utils import (
     m_q_1step_td_error,
     q_nstep_sql_td_error,
     q_nstep_td_data,
-    q_nstep_td_error,
     soft_policy_value,
     soft_value,
 )
@@ -30,35 +29,6 @@ def munchausen(**changes: Any) -> m_q_1step_td_data:
         q=Q, target_q=SOFT, next_q=SOFT, act=tensor([0, 1]), reward=tensor([0.5, -1.0]), done=tensor([False, True])
     )
     return base._replace(**changes)
-
-
-# Gamma 0.5, tau 1, alpha 0.9.
-#   Sample 0 took action 0, of probability 1/4: log 1/4 = -1.39 is clipped at -1. y = 0.5 - 0.9 + 0.5 log 4; Q = 1.
-#   Sample 1 took action 1, of probability 3/4, and ended: y = -1 + 0.9 log 3/4; Q = 4.
-ERRORS = [0.5 - 0.9 + 0.5 * LOG4 - 1.0, -1.0 + 0.9 * math.log(0.75) - 4.0]
-
-
-def test_munchausen_loss_by_hand() -> None:
-    loss, error_B, action_gap, clipped_B = m_q_1step_td_error(munchausen(), 0.5, 1.0, 0.9)
-    torch.testing.assert_close(error_B, tensor(ERRORS))
-    assert loss.item() == pytest.approx(sum(error**2 for error in ERRORS) / 2)
-    assert action_gap.item() == pytest.approx(LOG3)
-    assert clipped_B.tolist() == [1.0, 0.0]
-
-
-def test_the_temperature_scales_the_log_policy() -> None:
-    # Half the values at half the temperature give the same policy: 0.5 log 1/4 = -0.69 is not clipped; V = 0.5 log 4.
-    data = munchausen(target_q=SOFT / 2, next_q=SOFT / 2)
-    _, error_B, _, clipped_B = m_q_1step_td_error(data, 0.5, 0.5, 0.9)
-    expected = [0.5 - 0.9 * 0.5 * LOG4 + 0.5 * 0.5 * LOG4 - 1.0, -1.0 + 0.9 * 0.5 * math.log(0.75) - 4.0]
-    torch.testing.assert_close(error_B, tensor(expected))
-    assert clipped_B.tolist() == [0.0, 0.0]
-
-
-def test_without_the_munchausen_term_and_temperature_it_is_q_learning_by_the_maximum() -> None:
-    _, error_B, *_ = m_q_1step_td_error(munchausen(), 0.5, 1e-4, 0.0)
-    data = q_nstep_td_data(Q, SOFT, tensor([0, 1]), SOFT.argmax(1), tensor([0.5, -1.0]), tensor([False, True]))
-    torch.testing.assert_close(error_B, q_nstep_td_error(data, 0.5, cum_reward=True)[1])
 
 
 def naive_munchausen(data: m_q_1step_td_data, gamma: float, tau: float, alpha: float) -> list[float]:
@@ -167,18 +137,6 @@ def test_value_and_entropy_by_hand() -> None:
     value, got = soft_policy_value(tensor([2.0, 6.0]), tensor([math.log(3.0), 0.0]), 0.5)
     assert got.item() == pytest.approx(entropy)
     assert value.item() == pytest.approx(3.0 + 0.5 * entropy)
-
-
-def test_it_is_the_papers_sum() -> None:
-    torch.manual_seed(0)
-    q, logit, alpha = torch.randn(2, 5, 3), torch.randn(2, 5, 3), tensor(0.3)
-    value, _ = soft_policy_value(q, logit, alpha)
-    for c in range(2):
-        for b in range(5):
-            pi = [math.exp(x) for x in logit[c, b].tolist()]
-            pi = [x / sum(pi) for x in pi]
-            expected = sum(p * (x - 0.3 * math.log(p)) for p, x in zip(pi, q[c, b].tolist(), strict=True))
-            assert value[c, b].item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_best_policy_is_the_softmax_of_q_over_alpha() -> None:

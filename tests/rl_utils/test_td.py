@@ -59,28 +59,12 @@ def test_sums_of_rewards_end_at_the_first_cut() -> None:
     assert steps_B.tolist() == [3, 2, 1]
 
 
-def test_sums_of_rewards_take_any_shape_of_samples() -> None:
-    reward_T23 = torch.arange(24.0).view(4, 2, 3)
-    cut_T23 = torch.arange(24).view(4, 2, 3) % 7 == 6
-    total_23, steps_23 = nstep_sums(reward_T23, cut_T23, discounts(0.5, 4))
-    flat_6, flat_steps_6 = nstep_sums(reward_T23.flatten(1), cut_T23.flatten(1), discounts(0.5, 4))
-    assert torch.equal(total_23.flatten(), flat_6)
-    assert torch.equal(steps_23.flatten(), flat_steps_6)
-
-
 def test_double_q_target_by_hand() -> None:
     # The chosen actions are evaluated, not the greedy ones: targets 0.5 + 0.9 * 20 = 18.5 and -1 + 0.9 * 30 = 26.
     # Errors 18.5 - 1 = 17.5 and 26 - 4 = 22; mean of squares (306.25 + 484) / 2 = 395.125.
     loss, td_error = q_nstep_td_error(data(), gamma=0.9, cum_reward=True)
     torch.testing.assert_close(td_error, tensor([17.5, 22.0]))
     assert loss.item() == pytest.approx(395.125)
-
-
-def test_rewards_of_n_steps_are_summed_and_the_bootstrap_discounted_n_times() -> None:
-    # 1 + 0.5 * 1 + 0.25 * 20 = 6.5, less 1; 0 + 0.5 * 2 + 0.25 * 30 = 8.5, less 4
-    reward = tensor([[1.0, 0.0], [1.0, 2.0]])
-    _, td_error = q_nstep_td_error(data(reward=reward), gamma=0.5, nstep=2)
-    torch.testing.assert_close(td_error, tensor([5.5, 4.5]))
 
 
 BRANCH_Q = tensor([[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]]).repeat(2, 1, 1)

@@ -95,13 +95,6 @@ def test_a_policy_may_change_what_is_stored_of_an_observation() -> None:
     np.testing.assert_array_equal(block["obs"], np.stack(seen.observations) + 0.5)
 
 
-def test_no_final_observations_where_nothing_ended() -> None:
-    collector, _ = collector_of(CountingGame(40), n_sample=5)
-    block, figures = collector.collect()
-    assert not {"final_obs", "final_index"} & set(block)
-    assert figures["episode"] == 0
-
-
 def test_every_step_played_is_returned_once_and_in_order() -> None:
     games = [CountingGame(3), CountingGame(7, "truncated")]
     collector, seen = collector_of(*games, n_sample=10)
@@ -119,12 +112,6 @@ def test_every_step_played_is_returned_once_and_in_order() -> None:
         assert steps == [entry for entry in game.log if entry[0] != "reset"]
         assert len(steps) == 30
     assert np.array_equal(np.concatenate(seen.observations).reshape(30, 2, 2)[:, 0, 1], [s[1] for s in played[0]])
-
-
-def test_environments_are_seeded_one_by_one() -> None:
-    games = [CountingGame(5), CountingGame(5)]
-    collector_of(*games, n_sample=2, seeds=[11, 22])
-    assert [game.log[-1] for game in games] == [("reset", 11), ("reset", 22)]
 
 
 def test_returns_are_true_where_rewards_are_clipped() -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from ding_lite.rl_utils.policy_gradient import first_episodes
 from ding_lite.worker import EpisodeCollector
-from tests.worker.games import REWARD, Acting, CountingGame, NestedGame, game_env
+from tests.worker.games import REWARD, Acting, CountingGame, game_env
 
 
 def collector_of(*games: CountingGame, n_episode: int, **options: Any) -> EpisodeCollector:
@@ -118,12 +117,3 @@ def test_a_restored_collector_plays_what_the_saved_one_would_have() -> None:
         blocks = [one.collect()[0] for one in (collector, other)]
         for key in ("obs", "reward", "final_obs", "final_index", "last_obs"):
             assert torch.equal(blocks[0][key], blocks[1][key])
-
-
-def test_observations_may_be_nested() -> None:
-    collector = collector_of(NestedGame(70, "truncated"), NestedGame(100), n_episode=2)
-    block, _ = collector.collect()
-    assert block["obs"]["inner"]["step"].shape == (100, 2, 1)
-    np.testing.assert_array_equal(block["obs"]["inner"]["step"][:, 0, 0], [*range(70), *range(30)])
-    np.testing.assert_array_equal(block["obs"]["seed"][:, 0, 0], [100] * 70 + [101] * 30)
-    assert block["final_obs"]["inner"]["step"].tolist() == [[70], [100]]

@@ -13,32 +13,6 @@ from tests.worker.replay.history import History
 
 
 @pytest.mark.parametrize("keeps_last", [False, True])
-@pytest.mark.parametrize("stack", [1, 4])
-def test_rows_and_successors_equal_a_naive_record_through_ends_and_wrap_around(stack: int, keeps_last: bool) -> None:
-    num_envs, num_rows = 3, 20
-    history = History(num_envs, stack)
-    ring = Ring(num_rows, num_envs, stack if stack > 1 else 0, keeps_last=keeps_last)
-    for n_step in (5, 7, 1, 6, 9, 13, 20, 4, 3, 17):  # ends before, at and after the ring's end
-        ring.push(history.play(n_step))
-        total = len(history.steps)
-        assert ring.size == min(total, num_rows)
-        starts = ring.starts(1)
-        # the newest row has a successor only if that is kept; the oldest one's stack or observation is overwritten
-        assert starts.stop == ring.size - (not keeps_last)
-        assert starts.start == (stack - 1 + keeps_last if total >= num_rows else 0)
-        for row in starts:
-            place_N = torch.from_numpy(ring.places(np.array(row), np.arange(num_envs)))
-            steps = history.steps[total - ring.size + row]
-            assert ring.rows(place_N)["action"].tolist() == [step["action"] for step in steps]
-            assert ring.episode_step[place_N].tolist() == [step["age"] for step in steps]
-            obs_N, next_obs_N = ring.observations(place_N), ring.successors(place_N)
-            for n, step in enumerate(steps):
-                np.testing.assert_array_equal(obs_N[n], history.observed(step["obs"]))
-                if not step["done"]:
-                    np.testing.assert_array_equal(next_obs_N[n], history.observed(step["following"]))
-
-
-@pytest.mark.parametrize("keeps_last", [False, True])
 def test_no_stack_reaches_before_the_first_row_if_that_is_amid_an_episode(keeps_last: bool) -> None:
     history, ring = History(num_envs=3, stack=4), Ring(20, 3, 4, keeps_last=keeps_last)
     history.play(5)  # not stored: a run that was resumed without its replay buffer goes on in running episodes
