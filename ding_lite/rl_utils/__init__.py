@@ -1,4 +1,18 @@
-"""Pure functions of tensors: losses, returns, distributions of actions, exploration."""
+"""Pure functions of tensors: losses, returns, distributions of actions, exploration.
+
+Where a docstring does not explain a name, it means the following.
+
+* Shapes: T steps, B samples, N environments, A discrete actions, K quantiles or atoms, D branches or dimensions of an
+  action, M agents, `...` any leading dimensions. The suffix of a name gives its dimensions. Losses are scalars.
+* `data`: a named tuple, whose class explains its fields.
+* `gamma`: discount per env step. `nstep`: n, used if `value_gamma` is None. `value_gamma`: `[B]`, the discount of the
+  bootstrap, gamma^m for m rewards in the sum; None: gamma^n.
+* `cum_reward`: `reward` has the discounted sums of n steps, `[B]`; False: the rewards of all steps, `[T, B]`.
+* `criterion`: a function with the signature of `torch.nn.functional.mse_loss`, or, as in DI-engine, a module such as
+  `torch.nn.MSELoss(reduction="none")`.
+* `weight`: importance weights w; None: all are 1. `logit` and `action` are described in `distribution.py`.
+* All functions raise ValueError if the shapes of their arguments do not fit together.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -3,7 +3,7 @@
 The return of an action is one of K values, the atoms z_i = v_min + i dz of the support, with dz = (v_max - v_min) /
 (K - 1). A network predicts the probability p_i of each.
 
-Shapes: T steps of an n-step return, B samples, A discrete actions, K atoms. The suffix of a name gives its dimensions.
+The package's docstring explains arguments and shapes.
 """
 
 from __future__ import annotations
@@ -14,45 +14,38 @@ import torch
 from torch import Tensor
 
 from ding_lite.rl_utils.common import weighted_mean
-from ding_lite.rl_utils.td import return_and_discount
+from ding_lite.rl_utils.td import nstep_target
 
 
-class dist_1step_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
-    """Input of `dist_1step_td_error`.
+class dist_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name, like the one below)
+    """Input of `dist_nstep_td_error`.
 
     Attributes:
         dist: `[B, A, K]`, probabilities of the atoms at s_t, by the online network; the gradient flows through it.
-        next_dist: `[B, A, K]`, the same at s_{t+1}, usually by the target network.
+        next_n_dist: `[B, A, K]`, the same at s_{t+n}, usually by the target network.
         act: `[B]`, integer actions taken at t.
-        next_act: `[B]`, integer actions chosen at t+1.
-        reward: `[B]`.
-        done: `[B]`, true where s_{t+1} is terminal.
-        weight: `[B]`, importance weights; None: all are 1.
-    """
-
-    dist: Tensor
-    next_dist: Tensor
-    act: Tensor
-    next_act: Tensor
-    reward: Tensor
-    done: Tensor
-    weight: Tensor | None = None
-
-
-class dist_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
-    """Input of `dist_nstep_td_error`; see `dist_1step_td_data` for what is not listed.
-
-    Attributes:
-        next_n_dist: `[B, A, K]`, probabilities of the atoms at s_{t+n}.
         next_n_act: `[B]`, integer actions chosen at t+n.
         reward: `[T, B]`, rewards of the n steps, or with `cum_reward=True` `[B]`, their discounted sums.
         done: `[B]`, true where the n steps ended in a terminal state.
+        weight: `[B]`, importance weights; None: all are 1.
     """
 
     dist: Tensor
     next_n_dist: Tensor
     act: Tensor
     next_n_act: Tensor
+    reward: Tensor
+    done: Tensor
+    weight: Tensor | None = None
+
+
+class dist_1step_td_data(NamedTuple):  # noqa: N801
+    """Input of `dist_1step_td_error`: the fields of `dist_nstep_td_data` for one step, with `reward` `[B]`."""
+
+    dist: Tensor
+    next_dist: Tensor
+    act: Tensor
+    next_act: Tensor
     reward: Tensor
     done: Tensor
     weight: Tensor | None = None
@@ -86,6 +79,13 @@ def project_distribution(dist_BK: Tensor, atom_BK: Tensor, v_min: float, v_max: 
 def categorical_projection(
     next_dist_BK: Tensor, reward_B: Tensor, done_B: Tensor, value_gamma_B: Tensor, v_min: float, v_max: float
 ) -> Tensor:
+    """Return the distribution of `project_target`."""
+    return project_target(next_dist_BK, reward_B, done_B, value_gamma_B, v_min=v_min, v_max=v_max)[0]
+
+
+def project_target(
+    next_dist_BK: Tensor, reward_B: Tensor, done_B: Tensor, value_gamma_B: Tensor, v_min: float, v_max: float
+) -> tuple[Tensor, Tensor]:
     """Return the distribution of the target r + g (1 - done) Z(s'), projected onto the support of Z(s'), `[B, K]`.
 
     Args:
@@ -96,29 +96,10 @@ def categorical_projection(
         v_min: first atom of the support.
         v_max: last atom of the support.
 
-    Raises:
-        ValueError: next_dist_BK is not `[B, K]` for the B of the other arguments.
+    Returns:
+        The distribution, and the probability `[B]` that the projection moves to the ends of the support. If it is not
+        small, the support is too narrow for the rewards.
     """
-    atom_BK = _moved_atoms(next_dist_BK, reward_B, done_B, value_gamma_B, v_min=v_min, v_max=v_max)
-    return project_distribution(next_dist_BK, atom_BK, v_min=v_min, v_max=v_max)
-
-
-@torch.no_grad()
-def categorical_clipped_share(
-    next_dist_BK: Tensor, reward_B: Tensor, done_B: Tensor, value_gamma_B: Tensor, v_min: float, v_max: float
-) -> Tensor:
-    """Return the probability, `[B]`, that `categorical_projection` moves to the ends of the support.
-
-    If it is not small, the support is too narrow for the rewards. Arguments as for `categorical_projection`.
-    """
-    atom_BK = _moved_atoms(next_dist_BK, reward_B, done_B, value_gamma_B, v_min=v_min, v_max=v_max)
-    return (next_dist_BK * ((atom_BK < v_min) | (atom_BK > v_max))).sum(-1)
-
-
-def _moved_atoms(
-    next_dist_BK: Tensor, reward_B: Tensor, done_B: Tensor, value_gamma_B: Tensor, v_min: float, v_max: float
-) -> Tensor:
-    """Return the atoms of the target r + g (1 - done) Z(s'), `[B, K]`, before the projection."""
     vectors = (reward_B, done_B, value_gamma_B)
     if next_dist_BK.ndim != 2 or any(vector.shape != next_dist_BK.shape[:1] for vector in vectors):
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in (next_dist_BK, *vectors))
@@ -126,18 +107,16 @@ def _moved_atoms(
     num_atoms = next_dist_BK.shape[1]
     support_K = torch.linspace(v_min, v_max, num_atoms, dtype=next_dist_BK.dtype, device=next_dist_BK.device)
     scale_B = value_gamma_B.masked_fill(done_B.bool(), 0.0)
-    return reward_B[:, None] + scale_B[:, None] * support_K
+    atom_BK = reward_B[:, None] + scale_B[:, None] * support_K
+    outside_BK = (atom_BK < v_min) | (atom_BK > v_max)
+    target_BK = project_distribution(next_dist_BK, atom_BK, v_min=v_min, v_max=v_max)
+    return target_BK, (next_dist_BK * outside_BK).sum(-1)
 
 
 def dist_1step_td_error(data: dist_1step_td_data, gamma: float, v_min: float, v_max: float, n_atom: int) -> Tensor:
-    """Return the loss of `dist_nstep_td_error` for one step, a scalar.
-
-    Raises:
-        ValueError: dist and next_dist are not both `[B, A, n_atom]`, or reward is not `[B]`.
-    """
-    return dist_nstep_td_error(
-        dist_nstep_td_data._make(data), gamma, v_min=v_min, v_max=v_max, n_atom=n_atom, cum_reward=True
-    )[0]
+    """Return the loss of `dist_nstep_td_error` for one step, a scalar."""
+    nstep_data = dist_nstep_td_data._make(data)
+    return dist_nstep_td_error(nstep_data, gamma, v_min=v_min, v_max=v_max, n_atom=n_atom, cum_reward=True)[0]
 
 
 def dist_nstep_td_error(
@@ -156,23 +135,8 @@ def dist_nstep_td_error(
     m = the projection onto the support of the atoms y_j with the probabilities p'_j(s_{t+n}, a_{t+n})
     loss = weighted mean over samples of -sum_i m_i log p_i(s_t, a_t)
 
-    p are the probabilities `dist`, p' the probabilities `next_n_dist`.
-
-    Args:
-        data: see `dist_nstep_td_data`.
-        gamma: discount per env step.
-        v_min: first atom of the support.
-        v_max: last atom of the support.
-        n_atom: K.
-        nstep: n, used if `value_gamma` is None.
-        value_gamma: `[B]`, see `q_nstep_td_error`.
-        cum_reward: see `q_nstep_td_error`.
-
-    Returns:
-        The scalar loss, and the priority of each sample, `[B]`, see `kl_to_target`.
-
-    Raises:
-        ValueError: dist and next_n_dist are not both `[B, A, n_atom]`, or the shape of reward contradicts `cum_reward`.
+    p are the probabilities `dist`, p' the probabilities `next_n_dist` of `n_atom` atoms from `v_min` to `v_max`. The
+    second result is the priority of each sample, `[B]`, see `kl_to_target`.
     """
     dist, next_dist = data.dist, data.next_n_dist
     if dist.ndim != 3 or dist.shape != next_dist.shape or dist.shape[-1] != n_atom:
@@ -180,17 +144,10 @@ def dist_nstep_td_error(
         raise ValueError(f"dist and the next dist must both be [B, A, {n_atom}] for n_atom={n_atom}, got {shapes}")
     sample_B = torch.arange(len(dist), device=dist.device)
     with torch.no_grad():
-        return_B, discount_B = return_and_discount(
-            data.reward, gamma, nstep=nstep, cum_reward=cum_reward, value_gamma=value_gamma
-        )
-        target_BK = categorical_projection(
-            next_dist[sample_B, data.next_n_act],
-            return_B,
-            done_B=data.done,
-            value_gamma_B=torch.as_tensor(discount_B, dtype=dist.dtype, device=dist.device).expand_as(return_B),
-            v_min=v_min,
-            v_max=v_max,
-        )
+        support_K1 = torch.linspace(v_min, v_max, n_atom, dtype=dist.dtype, device=dist.device)[:, None]
+        options = dict(nstep=nstep, cum_reward=cum_reward, value_gamma=value_gamma)
+        atom_KB = nstep_target(data, support_K1.expand(-1, len(dist)), gamma, **options)
+        target_BK = project_distribution(next_dist[sample_B, data.next_n_act], atom_KB.t(), v_min=v_min, v_max=v_max)
     log_BK = dist[sample_B, data.act].clamp_min(torch.finfo(dist.dtype).tiny).log()
     loss_B = -(target_BK * log_BK).sum(-1)
     return weighted_mean(loss_B, data.weight), kl_to_target(loss_B, target_BK)

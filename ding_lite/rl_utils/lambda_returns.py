@@ -33,13 +33,7 @@ class td_lambda_data(NamedTuple):  # noqa: N801 (DI-engine's name)
 def td_lambda_error(data: td_lambda_data, gamma: float = 0.9, lambda_: float = 0.8) -> Tensor:
     """Return mean(w (G_t - V(s_t))^2) / 2, a scalar, with the lambda returns G_t of `generalized_lambda_returns`.
 
-    Args:
-        data: see `td_lambda_data`.
-        gamma: discount per env step.
-        lambda_: 0 uses one reward before the bootstrap, 1 all T.
-
-    Raises:
-        ValueError: value is not one step longer than reward.
+    A `lambda_` of 0 uses one reward before the bootstrap, 1 all T.
     """
     value, reward, weight = data
     return_TB = generalized_lambda_returns(value.detach(), reward, gammas=gamma, lambda_=lambda_)
@@ -61,9 +55,6 @@ def generalized_lambda_returns(
         gammas: discount, a number or `[T, B]`.
         lambda_: weight of the return against the value, a number or `[T, B]`.
         done: `[T, B]`, true where the next state is terminal; None: nowhere.
-
-    Raises:
-        ValueError: bootstrap_values is not one step longer than rewards.
     """
     return multistep_forward_view(bootstrap_values[1:], rewards, gammas=gammas, lambda_=lambda_, done=done)
 
@@ -86,9 +77,6 @@ def multistep_forward_view(
         lambda_: weight of the return against the value, a number or one for each step; that of the last step is not
             used.
         done: `[T, B]`, true where s_{t+1} is terminal; None: nowhere.
-
-    Raises:
-        ValueError: shapes differ.
     """
     check_same_shape(bootstrap_values=bootstrap_values, rewards=rewards, done=done)
     with torch.no_grad():
@@ -113,9 +101,6 @@ def upgo_returns(rewards: Tensor, bootstrap_values: Tensor) -> Tensor:
     Args:
         rewards: `[T, B]`.
         bootstrap_values: `[T+1, B]`.
-
-    Raises:
-        ValueError: bootstrap_values is not one step longer than rewards.
     """
     check_same_shape(rewards=rewards, bootstrap_values=bootstrap_values[1:])
     good_TB = rewards + bootstrap_values[1:] >= bootstrap_values[:-1]
@@ -143,9 +128,6 @@ def upgo_loss(
         rewards: `[T, B]`.
         bootstrap_values: `[T+1, B]`, V(s_0) to V(s_T), a constant.
         mask: `[T, B, U]`, 0 for units that are not selected; None: all are.
-
-    Raises:
-        ValueError: shapes differ.
     """
     with torch.no_grad():
         adv_TB = rhos * (upgo_returns(rewards, bootstrap_values) - bootstrap_values[:-1])

@@ -39,13 +39,7 @@ def gae(data: gae_data, gamma: float = 0.99, lambda_: float = 0.97) -> Tensor:
     delta_t = r_t + gamma (1 - done_t) V(s_{t+1}) - V(s_t)
     A_t = delta_t + gamma lambda (1 - traj_flag_t) A_{t+1}
 
-    Args:
-        data: see `gae_data`.
-        gamma: discount per env step.
-        lambda_: 0 gives the one-step TD error, 1 the discounted return minus V.
-
-    Raises:
-        ValueError: the fields' shapes differ.
+    A `lambda_` of 0 gives the one-step TD error, 1 the discounted return minus V.
     """
     value, next_value, reward, done, traj_flag = data
     if value.ndim == 3 and reward.ndim == 2:  # the agents share rewards and ends

@@ -1,7 +1,7 @@
 """Losses of policy gradients in DI-engine's form: REINFORCE, advantage actor-critic, and PPO.
 
-Shapes: B samples; more leading dimensions are allowed. `distribution.py` describes logits and actions, which may be
-discrete, multi-discrete, continuous or hybrid. Every mean is mean(weight * x).
+More leading dimensions than `[B]` are allowed. Actions may be discrete, multi-discrete, continuous or hybrid. Every
+mean is mean(weight * x).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ding_lite.rl_utils.distribution import Action, Logit, log_prob, log_prob_en
 from ding_lite.rl_utils.policy_gradient import clipped_objective, pretrained_kl, squared_value_error
 
 
-class pg_data(NamedTuple):  # noqa: N801 (DI-engine's name, like the one below)
+class pg_data(NamedTuple):  # noqa: N801 (DI-engine's name, like those below)
     """Input of `pg_error`. The gradient flows through `logit`; the other fields are constants.
 
     Attributes:
@@ -45,18 +45,14 @@ class pg_loss(NamedTuple):  # noqa: N801
 
 
 def pg_error(data: pg_data) -> pg_loss:
-    """Return the loss of the policy, -mean(w R log pi(a)), and the mean entropy, mean(w H(pi)).
-
-    Raises:
-        ValueError: the fields' shapes do not fit together.
-    """
+    """Return the loss of the policy, -mean(w R log pi(a)), and the mean entropy, mean(w H(pi))."""
     logit, action, return_, weight = data
     logp, entropy = log_prob_entropy(logit, action)
     check_same_shape(log_prob=logp, return_=return_, weight=weight)
     return pg_loss(-weighted_mean(logp * return_, weight), weighted_mean(entropy, weight))
 
 
-class a2c_data(NamedTuple):  # noqa: N801 (DI-engine's name, like the one below)
+class a2c_data(NamedTuple):  # noqa: N801
     """Input of `a2c_error`. The gradient flows through `logit` and `value`; the other fields are constants.
 
     Attributes:
@@ -76,7 +72,7 @@ class a2c_data(NamedTuple):  # noqa: N801 (DI-engine's name, like the one below)
     weight: Tensor | None = None
 
 
-class a2c_loss(NamedTuple):  # noqa: N801
+class ppo_loss(NamedTuple):  # noqa: N801
     """Scalar losses: total = policy_loss + value_weight value_loss - entropy_weight entropy_loss.
 
     Attributes:
@@ -90,13 +86,13 @@ class a2c_loss(NamedTuple):  # noqa: N801
     entropy_loss: Tensor
 
 
+a2c_loss = ppo_loss
+
+
 def a2c_error(data: a2c_data) -> a2c_loss:
     """Return the losses of policy and value, and the mean entropy (Mnih et al. 2016, section 4 and algorithm S3).
 
     policy_loss = -mean(w A log pi(a)), value_loss = mean(w (R - V)^2), entropy_loss = mean(w H(pi))
-
-    Raises:
-        ValueError: the fields' shapes do not fit together.
     """
     logit, action, value, adv, return_, weight = data
     logp, entropy = log_prob_entropy(logit, action)
@@ -108,7 +104,7 @@ def a2c_error(data: a2c_data) -> a2c_loss:
     )
 
 
-class ppo_data(NamedTuple):  # noqa: N801 (DI-engine's name, like those below)
+class ppo_data(NamedTuple):  # noqa: N801
     """Input of `ppo_error`.
 
     Attributes:
@@ -154,25 +150,7 @@ class ppo_value_data(NamedTuple):  # noqa: N801
     weight: Tensor | None = None
 
 
-class ppo_loss(NamedTuple):  # noqa: N801
-    """Scalar losses: total = policy_loss + value_weight value_loss - entropy_weight entropy_loss.
-
-    Attributes:
-        policy_loss: the loss of the policy.
-        value_loss: the loss of the value.
-        entropy_loss: the mean entropy of the policy, in nats.
-    """
-
-    policy_loss: Tensor
-    value_loss: Tensor
-    entropy_loss: Tensor
-
-
-class ppo_policy_loss(NamedTuple):  # noqa: N801
-    """Scalar losses: two fields of `ppo_loss`."""
-
-    policy_loss: Tensor
-    entropy_loss: Tensor
+ppo_policy_loss = pg_loss
 
 
 class ppo_loss_with_kl(ppo_loss):  # noqa: N801
@@ -213,9 +191,6 @@ def ppo_error(
     """Return the losses of policy and value, see `ppo_policy_error` and `ppo_value_error`.
 
     With `logit_pretrained`, the losses are a `ppo_loss_with_kl`.
-
-    Raises:
-        ValueError: dual_clip is not above 1, the fields' shapes do not fit together, or kl_type is unknown.
     """
     check_same_shape(adv=data.adv, value_new=data.value_new)
     fields = data._asdict()
@@ -240,18 +215,11 @@ def ppo_policy_error(
     objective = min(ratio A, clip(ratio, 1 - clip_ratio, 1 + clip_ratio) A)
     With dual_clip (Ye et al. 2020, arXiv:1912.09729, eq. 5), if A < 0: objective = max(objective, dual_clip A)
 
-    Args:
-        data: see `ppo_policy_data`.
-        clip_ratio: epsilon in the equation.
-        dual_clip: bound of the ratio if A < 0, above 1; None: no bound.
-        kl_type: the estimate of the KL with `logit_pretrained`, see `calculate_kl_div`.
-
-    Returns:
-        `policy_loss`, which is minus the mean objective, with the mean entropy; and figures to log. With
-        `logit_pretrained`, the losses are a `ppo_policy_loss_with_kl`.
+    `policy_loss` is minus the mean objective. With `logit_pretrained`, the losses are a `ppo_policy_loss_with_kl`, and
+    `kl_type` is the estimate of the KL, see `calculate_kl_div`.
 
     Raises:
-        ValueError: dual_clip is not above 1, the fields' shapes do not fit together, or kl_type is unknown.
+        ValueError: dual_clip is not above 1, or kl_type is unknown.
     """
     logit_new, logit_old, action, adv, weight, logit_pretrained = data
     logp, entropy = log_prob_entropy(logit_new, action)
@@ -278,14 +246,7 @@ def ppo_value_error(data: ppo_value_data, clip_ratio: float = 0.2, use_value_cli
 
     With use_value_clip, the error of a sample is the larger one of (R - V_new)^2 and (R - clip(V_new, V_old -
     clip_ratio, V_old + clip_ratio))^2. A value that has moved towards R by more than clip_ratio then has no gradient.
-
-    Args:
-        data: see `ppo_value_data`.
-        clip_ratio: in the units of the values.
-        use_value_clip: whether to clip.
-
-    Raises:
-        ValueError: the fields' shapes differ.
+    `clip_ratio` has the units of the values.
     """
     value_new, value_old, return_, weight = data
     check_same_shape(value_new=value_new, value_old=value_old, return_=return_, weight=weight)

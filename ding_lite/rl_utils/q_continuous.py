@@ -52,9 +52,6 @@ def td3_bc_actor_error(
 
     Returns:
         The scalar loss, and its second term, detached.
-
-    Raises:
-        ValueError: shapes differ.
     """
     check_same_shape(action=action_BD, data_action=data_action_BD)
     bc_loss = (action_BD - data_action_BD).square().mean()
@@ -98,9 +95,6 @@ def conservative_gap(q_CKB: Tensor, log_density_KB: Tensor, data_q_CB: Tensor) -
         q_CKB: Q_c(s, a_k) of K actions drawn from the densities p, which may differ between k.
         log_density_KB: log p(a_k | s), a constant.
         data_q_CB: Q_c(s, a) of the data's action.
-
-    Raises:
-        ValueError: shapes differ.
     """
     check_same_shape(q=q_CKB[0], log_density=log_density_KB)
     return (torch.logsumexp(q_CKB - log_density_KB.detach(), dim=1) - data_q_CB).mean(-1)

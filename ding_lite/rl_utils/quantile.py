@@ -1,33 +1,27 @@
 """Quantile regression losses of distributional values: QR-DQN, IQN and FQF.
 
-Shapes: T steps of an n-step return, B samples, A discrete actions, K quantiles, J quantiles of the target. The suffix
-of a name gives its dimensions.
+Shapes: K quantiles, J quantiles of the target. The package's docstring explains arguments and the other shapes.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from ding_lite.rl_utils.common import weighted_mean
-from ding_lite.rl_utils.td import return_and_discount
+from ding_lite.rl_utils.td import nstep_target
 
 
-class qrdqn_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
-    """Input of `qrdqn_nstep_td_error`.
+class qrdqn_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name, like those below)
+    """Input of `qrdqn_nstep_td_error`; see `q_nstep_td_data` for what is not listed.
 
     Attributes:
         q: `[B, A, K]`, quantiles of the return at s_t, by the online network; the gradient flows through it.
         next_n_q: `[B, A, K]`, quantiles of the return at s_{t+n}, usually by the target network.
-        action: `[B]`; see `q_nstep_td_data` for this and the next three.
-        next_n_action: `[B]`.
-        reward: `[T, B]`, or `[B]` with `cum_reward=True`.
-        done: `[B]`.
         tau: `[B, K, 1]`, the probabilities of the quantiles `q`, in (0, 1).
-        weight: `[B]`, importance weights; None: all are 1.
     """
 
     q: Tensor
@@ -53,40 +47,29 @@ def qrdqn_nstep_td_error(
     target_j = sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) theta'_j(s_{t+n}, a_{t+n}), u_ij = target_j - theta_i
     loss = weighted mean over samples of sum_i mean_j |tau_i - 1{u_ij < 0}| L(u_ij)
 
-    theta are the quantiles `q`, theta' the quantiles `next_n_q`. L is the Huber loss: u^2 / 2 if |u| <= kappa, else
-    kappa (|u| - kappa / 2). Unlike in the paper, it is not divided by kappa.
-
-    Args:
-        data: see `qrdqn_nstep_td_data`.
-        gamma: discount per env step.
-        nstep: n, used if `value_gamma` is None.
-        value_gamma: `[B]`, see `q_nstep_td_error`.
-        cum_reward: see `q_nstep_td_error`.
-        kappa: threshold of the Huber loss; with 0, L(u) = |u|, whose minimum is at the exact quantiles.
-
-    Returns:
-        The scalar loss, and the unweighted loss of each sample, `[B]`, detached.
-
-    Raises:
-        ValueError: q and next_n_q are not both `[B, A, K]`, or the shape of reward contradicts `cum_reward`.
+    theta are the quantiles `q`, theta' the quantiles `next_n_q`, and L is the Huber loss of `quantile_loss`. Unlike in
+    the paper, it is not divided by kappa. The second result is the unweighted loss of each sample, `[B]`, detached.
     """
-    q, next_n_q, action, next_n_action, reward, done, tau, weight = data
+    q, next_n_q = data.q, data.next_n_q
     if q.ndim != 3 or q.shape != next_n_q.shape:
         raise ValueError(f"q and next_n_q must both be [B, A, K], got {tuple(q.shape)} and {tuple(next_n_q.shape)}")
-    sample_B = torch.arange(len(q), device=q.device)
-    with torch.no_grad():
-        next_theta_BJ = next_n_q[sample_B, next_n_action]
-        return_B, discount_B = return_and_discount(
-            reward, gamma, nstep=nstep, cum_reward=cum_reward, value_gamma=value_gamma
-        )
-        next_theta_JB = next_theta_BJ.masked_fill(done.bool()[:, None], 0.0).t()
-        target_BJ = (return_B + discount_B * next_theta_JB).t()
-    loss_B = quantile_loss(q[sample_B, action], target_BJ, tau[..., 0], kappa=kappa)
-    return weighted_mean(loss_B, weight), loss_B.detach()
+    options = dict(nstep=nstep, cum_reward=cum_reward, value_gamma=value_gamma)
+    loss_B = _quantile_error(data, q, next_n_q, data.tau[..., 0], gamma, kappa, **options)
+    return weighted_mean(loss_B, data.weight), loss_B.detach()
 
 
-class iqn_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
-    """Input of `iqn_nstep_td_error`; see `qrdqn_nstep_td_data` for what is not listed.
+def _quantile_error(
+    data: Any, q_BAK: Tensor, next_q_BAJ: Tensor, tau_BK: Tensor, gamma: float, kappa: float, **options: Any
+) -> Tensor:
+    """Return the unweighted loss of `qrdqn_nstep_td_error`, `[B]`; `options` are arguments of `nstep_target`."""
+    sample_B = torch.arange(len(q_BAK), device=q_BAK.device)
+    next_theta_JB = next_q_BAJ[sample_B, data.next_n_action].detach().t()
+    target_BJ = nstep_target(data, next_theta_JB, gamma, **options).t()
+    return quantile_loss(q_BAK[sample_B, data.action], target_BJ, tau_BK, kappa=kappa)
+
+
+class iqn_nstep_td_data(NamedTuple):  # noqa: N801
+    """Input of `iqn_nstep_td_error`; see `q_nstep_td_data` for what is not listed.
 
     Attributes:
         q: `[K, B, A]`, quantiles of the return at s_t, by the online network; the gradient flows through it.
@@ -114,44 +97,21 @@ def iqn_nstep_td_error(
 ) -> tuple[Tensor, Tensor]:
     """Return the n-step quantile loss of IQN (Dabney et al. 2018, arXiv:1806.06923, eq. 3).
 
-    target_j = sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) theta'_j(s_{t+n}, a_{t+n}), u_ij = target_j - theta_i
-    loss = weighted mean over samples of sum_i mean_j |tau_i - 1{u_ij < 0}| L(u_ij) / kappa
-
-    theta are the quantiles `q` of the probabilities tau, theta' the quantiles `next_n_q`, L is the Huber loss.
-
-    Args:
-        data: see `iqn_nstep_td_data`.
-        gamma: discount per env step.
-        nstep: n, used if `value_gamma` is None.
-        kappa: threshold of the Huber loss; with 0, L(u) / kappa is replaced by its limit |u|.
-        value_gamma: `[B]`, see `q_nstep_td_error`.
-        cum_reward: see `q_nstep_td_error`.
-
-    Returns:
-        The scalar loss, and the unweighted loss of each sample, `[B]`, detached.
-
-    Raises:
-        ValueError: q and next_n_q are not `[K, B, A]` and `[J, B, A]`, or the shape of reward contradicts `cum_reward`.
+    It is the loss of `qrdqn_nstep_td_error`, divided by kappa unless kappa is 0, for quantiles of any probabilities.
     """
-    q, next_n_q, action, next_n_action, reward, done, replay_quantiles, weight = data
+    q, next_n_q = data.q, data.next_n_q
     if q.ndim != 3 or next_n_q.ndim != 3 or q.shape[1:] != next_n_q.shape[1:]:
         shapes = f"{tuple(q.shape)} and {tuple(next_n_q.shape)}"
         raise ValueError(f"q and next_n_q must be [K, B, A] and [J, B, A], got {shapes}")
-    sample_B = torch.arange(q.shape[1], device=q.device)
-    with torch.no_grad():
-        next_theta_BJ = next_n_q[:, sample_B, next_n_action].t()
-        return_B, discount_B = return_and_discount(
-            reward, gamma, nstep=nstep, cum_reward=cum_reward, value_gamma=value_gamma
-        )
-        next_theta_JB = next_theta_BJ.masked_fill(done.bool()[:, None], 0.0).t()
-        target_BJ = (return_B + discount_B * next_theta_JB).t()
-    tau_BK = replay_quantiles.reshape(q.shape[:2]).t()
-    loss_B = quantile_loss(q[:, sample_B, action].t(), target_BJ, tau_BK, kappa=kappa) / (kappa or 1.0)
-    return weighted_mean(loss_B, weight), loss_B.detach()
+    q_BAK, next_q_BAJ = q.permute(1, 2, 0), next_n_q.permute(1, 2, 0)
+    tau_BK = data.replay_quantiles.reshape(q.shape[:2]).t()
+    options = dict(nstep=nstep, cum_reward=cum_reward, value_gamma=value_gamma)
+    loss_B = _quantile_error(data, q_BAK, next_q_BAJ, tau_BK, gamma, kappa, **options) / (kappa or 1.0)
+    return weighted_mean(loss_B, data.weight), loss_B.detach()
 
 
-class fqf_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
-    """Input of `fqf_nstep_td_error`; see `qrdqn_nstep_td_data` for what is not listed.
+class fqf_nstep_td_data(NamedTuple):  # noqa: N801
+    """Input of `fqf_nstep_td_error`; see `q_nstep_td_data` for what is not listed.
 
     Attributes:
         q: `[B, K, A]`, quantiles of the return at s_t, by the online network; the gradient flows through it.
@@ -179,25 +139,14 @@ def fqf_nstep_td_error(
 ) -> tuple[Tensor, Tensor]:
     """Return the n-step quantile loss of FQF (Yang et al. 2019, arXiv:1911.02140, eq. 10).
 
-    It is the loss of `iqn_nstep_td_error` for the probabilities `quantiles_hats`; arguments and results are the same.
-
-    Raises:
-        ValueError: q and next_n_q are not `[B, K, A]` and `[B, J, A]`, or the shape of reward contradicts `cum_reward`.
+    It is the loss of `iqn_nstep_td_error` for the probabilities `quantiles_hats`.
     """
-    q, next_n_q, action, next_n_action, reward, done, quantiles_hats, weight = data
+    q, next_n_q, *others = data
     if q.ndim != 3 or next_n_q.ndim != 3 or q.shape[::2] != next_n_q.shape[::2]:
         shapes = f"{tuple(q.shape)} and {tuple(next_n_q.shape)}"
         raise ValueError(f"q and next_n_q must be [B, K, A] and [B, J, A], got {shapes}")
-    by_quantile = iqn_nstep_td_data(
-        q=q.transpose(0, 1),
-        next_n_q=next_n_q.transpose(0, 1),
-        action=action,
-        next_n_action=next_n_action,
-        reward=reward,
-        done=done,
-        replay_quantiles=quantiles_hats.t(),
-        weight=weight,
-    )
+    by_quantile = iqn_nstep_td_data(q.transpose(0, 1), next_n_q.transpose(0, 1), *others)
+    by_quantile = by_quantile._replace(replay_quantiles=data.quantiles_hats.t())
     return iqn_nstep_td_error(by_quantile, gamma, nstep, kappa=kappa, value_gamma=value_gamma, cum_reward=cum_reward)
 
 
@@ -226,9 +175,6 @@ def fqf_calculate_fraction_loss(
 
     Returns:
         The scalar loss. Its value has no meaning, only its gradient.
-
-    Raises:
-        ValueError: the numbers of quantiles do not fit.
     """
     num_quantiles = q_value.shape[1]
     if q_tau_i.shape[1] != num_quantiles - 1 or quantiles.shape[1] != num_quantiles + 1:

@@ -2,22 +2,20 @@
 
 Its soft value is V(s) = sum_a pi(a | s) (Q(s, a) - tau log pi(a | s)) = tau log sum_a exp(Q(s, a) / tau).
 
-Shapes: T steps of an n-step return, B samples, N environments, A discrete actions. The suffix of a name gives its
-dimensions.
+The package's docstring explains the arguments that the functions have in common.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ding_lite.rl_utils.common import check_same_shape, pick, weighted_mean
+from ding_lite.rl_utils.common import check_same_shape, pick
 from ding_lite.rl_utils.distribution import entropy
-from ding_lite.rl_utils.td import criterion_values, q_nstep_td_data, return_and_discount
+from ding_lite.rl_utils.td import Criterion, nstep_target, pick_values, q_nstep_td_data, td_error
 
 LOWEST_LOG_POLICY = -1.0  # l_0 of Munchausen DQN
 
@@ -61,7 +59,7 @@ def m_q_1step_td_error(
     gamma: float,
     tau: float,
     alpha: float,
-    criterion: Callable[..., Tensor] = functional.mse_loss,
+    criterion: Criterion = functional.mse_loss,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the loss of Munchausen DQN (Vieillard et al. 2020, arXiv:2007.14430, eq. 2).
 
@@ -70,19 +68,9 @@ def m_q_1step_td_error(
 
     pi = softmax(Q' / tau) and V are the target network's, see the module's docstring.
 
-    Args:
-        data: see `m_q_1step_td_data`.
-        gamma: discount per env step.
-        tau: temperature of the policy.
-        alpha: weight of the log-policy in the reward.
-        criterion: a function or a module, see `criterion_values`.
-
     Returns:
-        The scalar loss; the TD errors y - Q(s, a) `[B]`; the mean of the action gap, by which the largest Q'(s, .)
-        exceeds the second largest; and `[B]`, 1 where the log-policy was clipped, else 0. The last three are detached.
-
-    Raises:
-        ValueError: the shapes of the values, or those of the other fields, differ.
+        The loss; the TD errors y - Q(s, a) `[B]`; the mean of the action gap, by which the largest Q'(s, .) exceeds the
+        second largest; and `[B]`, 1 where the log-policy was clipped, else 0. The last three are detached.
     """
     q, target_q, next_q, act, reward, done, weight = data
     check_same_shape(q=q, target_q=target_q, next_q=next_q)
@@ -93,8 +81,7 @@ def m_q_1step_td_error(
         value_B = soft_value(next_q, tau).masked_fill(done.bool(), 0.0)
         target_B = reward + alpha * log_policy_B.clamp(min=LOWEST_LOG_POLICY) + gamma * value_B
         clipped_B = (log_policy_B < LOWEST_LOG_POLICY).to(q.dtype)
-    loss = weighted_mean(criterion_values(criterion, q_B, target_B), weight)
-    return loss, target_B - q_B.detach(), action_gap(target_q), clipped_B
+    return *td_error(q_B, target_B, weight, criterion), action_gap(target_q), clipped_B
 
 
 def q_nstep_sql_td_error(
@@ -104,40 +91,20 @@ def q_nstep_sql_td_error(
     nstep: int = 1,
     cum_reward: bool = False,
     value_gamma: Tensor | None = None,
-    criterion: Callable[..., Tensor] = functional.mse_loss,
+    criterion: Criterion = functional.mse_loss,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the loss of n-step soft Q-learning (Haarnoja et al. 2017, arXiv:1702.08165, eq. 5 and 7).
 
     y = sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) V(s_{t+n}),  V(s) = alpha log sum_a exp(Q'(s, a) / alpha)
     loss = mean(w criterion(Q(s_t, a_t), y))
 
-    Args:
-        data: see `q_nstep_td_data`; `next_n_action` is not used, because V includes all actions.
-        gamma: discount per env step.
-        alpha: the temperature of the policy softmax(Q / alpha).
-        nstep: n, used if `value_gamma` is None.
-        cum_reward: whether `reward` is already summed over the n steps.
-        value_gamma: `[B]`, see `q_nstep_td_error`.
-        criterion: a function or a module, see `criterion_values`.
-
-    Returns:
-        The scalar loss; the TD errors y - Q(s_t, a_t) `[B]`; and V(s_{t+n}) `[B]`. The last two are detached.
-
-    Raises:
-        ValueError: q and next_n_q are not both `[B, A]`, or the shape of reward contradicts `cum_reward`.
+    alpha is the temperature of the policy; `next_n_action` is not used. The other results are the TD errors
+    y - Q(s_t, a_t) `[B]` and V(s_{t+n}) `[B]`, detached.
     """
-    q, next_n_q, action, _, reward, done, weight = data
-    if q.ndim != 2 or q.shape != next_n_q.shape:
-        raise ValueError(f"q and next_n_q must both be [B, A], got {tuple(q.shape)} and {tuple(next_n_q.shape)}")
-    return_B, discount_B = return_and_discount(
-        reward, gamma, nstep=nstep, cum_reward=cum_reward, value_gamma=value_gamma
-    )
-    q_B = pick(q, action)
-    with torch.no_grad():
-        value_B = soft_value(next_n_q, alpha)
-        target_B = return_B + discount_B * value_B.masked_fill(done.bool(), 0.0)
-    loss = weighted_mean(criterion_values(criterion, q_B, target_B), weight)
-    return loss, target_B - q_B.detach(), value_B
+    q_B, _ = pick_values(data._replace(next_n_action=data.action))
+    value_B = soft_value(data.next_n_q, alpha).detach()
+    target_B = nstep_target(data, value_B, gamma, nstep, cum_reward=cum_reward, value_gamma=value_gamma)
+    return *td_error(q_B, target_B, data.weight, criterion), value_B
 
 
 def epsilon_softmax(logit_NA: Tensor, epsilon: float, temperature: float | Tensor = 1.0) -> Tensor:
@@ -174,9 +141,6 @@ def soft_policy_value(q: Tensor, logit: Tensor, alpha: Tensor | float) -> tuple[
 
     Returns:
         V and the entropy H in nats, both `[...]`.
-
-    Raises:
-        ValueError: q and logit differ in shape.
     """
     check_same_shape(q=q, logit=logit)
     entropy_B = entropy(logit)

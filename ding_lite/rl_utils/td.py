@@ -1,13 +1,12 @@
 """Temporal-difference losses of the values of states and of discrete actions, and functions that rescale values.
 
-Shapes: T steps of an n-step return, B samples, A discrete actions, M agents, D branches of an
-action that consists of several choices. The suffix of a name gives its dimensions.
+The package's docstring explains the arguments that the functions have in common.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +14,10 @@ from torch.nn import functional
 
 from ding_lite.rl_utils.common import check_same_shape, pick, reward_sum, weighted_mean
 
+Criterion = Callable[..., Tensor]
 
-class q_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
+
+class q_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name, like those below)
     """Input of `q_nstep_td_error`.
 
     Attributes:
@@ -44,71 +45,66 @@ def q_nstep_td_error(
     nstep: int = 1,
     cum_reward: bool = False,
     value_gamma: Tensor | None = None,
-    criterion: Callable[..., Tensor] = functional.mse_loss,
+    criterion: Criterion = functional.mse_loss,
 ) -> tuple[Tensor, Tensor]:
-    """Return the loss of n-step Q-learning.
+    """Return the loss of n-step Q-learning, and the TD errors target - Q(s_t, a_t) `[B]`, detached.
 
     target = sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) Q'(s_{t+n}, a_{t+n})
     loss = mean(w criterion(Q(s_t, a_t), target))
 
     This is double Q-learning (van Hasselt et al. 2016, arXiv:1509.06461) if a_{t+n} is the argmax of the learning
-    network and Q' is the target network.
+    network and Q' is the target network. The absolute errors are the priorities of Schaul et al. 2016,
+    arXiv:1511.05952.
+    """
+    q_B, next_q_B = pick_values(data)
+    target_B = nstep_target(data, next_q_B, gamma, nstep, cum_reward=cum_reward, value_gamma=value_gamma)
+    return td_error(q_B, target_B, data.weight, criterion)
+
+
+def pick_values(data: Any, dims: str = "B, A") -> tuple[Tensor, Tensor]:
+    """Return Q of the actions taken, and Q of the actions chosen at t+n, detached.
 
     Args:
-        data: see `q_nstep_td_data`.
-        gamma: discount per env step.
-        nstep: n, used if `value_gamma` is None.
-        cum_reward: whether `reward` is already summed over the n steps.
-        value_gamma: `[B]`, discount of the bootstrap, gamma^m for m rewards in the sum; None: gamma^n.
-        criterion: a function or a module, see `criterion_values`.
-
-    Returns:
-        The scalar loss, and the TD errors target - Q(s_t, a_t) `[B]`, detached. Their absolute values are the
-        priorities of Schaul et al. 2016, arXiv:1511.05952.
-
-    Raises:
-        ValueError: q and next_n_q are not both `[B, A]`, or the shape of reward contradicts `cum_reward`.
+        data: a `q_nstep_td_data`.
+        dims: the dimensions that both of its values must have, separated by commas.
     """
-    q, next_n_q, action, next_n_action, reward, done, weight = data
-    if q.ndim != 2 or q.shape != next_n_q.shape:
-        raise ValueError(f"q and next_n_q must both be [B, A], got {tuple(q.shape)} and {tuple(next_n_q.shape)}")
-    return_B, discount_B = return_and_discount(
-        reward, gamma, nstep=nstep, cum_reward=cum_reward, value_gamma=value_gamma
-    )
-    q_B = pick(q, action)
+    q, next_n_q = data.q, data.next_n_q.detach()
+    if q.ndim != len(dims.split(",")) or q.shape != next_n_q.shape:
+        raise ValueError(f"q and next_n_q must both be [{dims}], got {tuple(q.shape)} and {tuple(next_n_q.shape)}")
+    return pick(q, data.action), pick(next_n_q, data.next_n_action)
+
+
+def nstep_target(
+    data: Any, next_value: Tensor, gamma: float, nstep: int, cum_reward: bool, value_gamma: Tensor | None
+) -> Tensor:
+    """Return sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) V, `[..., B]`, without gradient, for values V `[..., B]`.
+
+    Args:
+        data: has `reward` and `done`, as `q_nstep_td_data`.
+        next_value: V.
+        gamma: see the package's docstring for this and the following.
+        nstep: n.
+        cum_reward: whether `reward` has the sums.
+        value_gamma: `[B]`, or None.
+    """
+    if data.reward.ndim != (1 if cum_reward else 2):
+        raise ValueError(f"reward must be {'[B]' if cum_reward else '[T, B]'}, got shape {tuple(data.reward.shape)}")
     with torch.no_grad():
-        target_B = return_B + discount_B * pick(next_n_q, next_n_action).masked_fill(done.bool(), 0.0)
-    loss = weighted_mean(criterion_values(criterion, q_B, target_B), weight)
-    return loss, target_B - q_B.detach()
+        return_B = data.reward if cum_reward else reward_sum(data.reward, gamma)
+        discount_B = gamma**nstep if value_gamma is None else value_gamma
+        return return_B + discount_B * next_value.masked_fill(data.done.bool(), 0.0)
 
 
-def return_and_discount(
-    reward: Tensor, gamma: float, nstep: int, cum_reward: bool, value_gamma: Tensor | None
-) -> tuple[Tensor, Tensor | float]:
-    """Return the discounted sum of the rewards of n steps, `[B]`, and the discount of the value after them.
-
-    Arguments as for `q_nstep_td_error`.
-
-    Raises:
-        ValueError: reward is not `[B]` with `cum_reward`, or not `[T, B]` without.
-    """
-    if reward.ndim != (1 if cum_reward else 2):
-        raise ValueError(f"reward must be {'[B]' if cum_reward else '[T, B]'}, got shape {tuple(reward.shape)}")
-    return_B = reward if cum_reward else reward_sum(reward, gamma)
-    return return_B, gamma**nstep if value_gamma is None else value_gamma
+def td_error(value: Tensor, target: Tensor, weight: Tensor | None, criterion: Criterion) -> tuple[Tensor, Tensor]:
+    """Return mean(w criterion(value, target)), a scalar, and target - value, detached."""
+    return weighted_mean(criterion_values(criterion, value, target), weight), target - value.detach()
 
 
-def criterion_values(criterion: Callable[..., Tensor], prediction: Tensor, target: Tensor) -> Tensor:
+def criterion_values(criterion: Criterion, prediction: Tensor, target: Tensor) -> Tensor:
     """Return the value of a criterion for every element, shaped like `prediction`.
 
-    Args:
-        criterion: a function with the signature of `torch.nn.functional.mse_loss`, or, as in DI-engine, a module such
-            as `torch.nn.MSELoss(reduction="none")`.
-        prediction: what the gradient flows through.
-        target: a constant, shaped like `prediction`.
-
     Raises:
-        ValueError: the module reduces its result to another shape.
+        ValueError: the criterion is a module that reduces its result to another shape.
     """
     if not isinstance(criterion, nn.Module):
         return criterion(prediction, target, reduction="none")
@@ -152,61 +148,27 @@ def q_nstep_td_error_with_rescale(
     gamma: float,
     nstep: int = 1,
     value_gamma: Tensor | None = None,
-    criterion: Callable[..., Tensor] = functional.mse_loss,
+    criterion: Criterion = functional.mse_loss,
     trans_fn: Callable[[Tensor], Tensor] = value_transform,
     inv_trans_fn: Callable[[Tensor], Tensor] = value_inv_transform,
     cum_reward: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Return the loss of n-step Q-learning of rescaled values (Pohlen et al. 2018, arXiv:1805.11593).
+    """Return the loss of `q_nstep_td_error` for rescaled values (Pohlen et al. 2018, arXiv:1805.11593), and the errors.
 
     target = h(sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) h^-1(Q'(s_{t+n}, a_{t+n})))
-    loss = mean(w criterion(Q(s_t, a_t), target))
 
-    Args:
-        data: see `q_nstep_td_data`; `q` and `next_n_q` are rescaled values, `reward` has the units of rewards.
-        gamma: discount per env step.
-        nstep: n, used if `value_gamma` is None.
-        value_gamma: see `q_nstep_td_error`.
-        criterion: a function or a module, see `criterion_values`.
-        trans_fn: h.
-        inv_trans_fn: the inverse of h.
-        cum_reward: see `q_nstep_td_error`.
-
-    Returns:
-        The scalar loss, and the TD errors target - Q(s_t, a_t) `[B]` of rescaled values, detached.
-
-    Raises:
-        ValueError: q and next_n_q are not both `[B, A]`, or the shape of reward contradicts `cum_reward`.
+    `q`, `next_n_q` and the errors are rescaled, `reward` is not. h is `trans_fn`, h^-1 `inv_trans_fn`.
     """
-    q, next_n_q, action, next_n_action, reward, done, weight = data
-    if q.ndim != 2 or q.shape != next_n_q.shape:
-        raise ValueError(f"q and next_n_q must both be [B, A], got {tuple(q.shape)} and {tuple(next_n_q.shape)}")
-    return_B, discount_B = return_and_discount(
-        reward, gamma, nstep=nstep, cum_reward=cum_reward, value_gamma=value_gamma
-    )
-    q_B = pick(q, action)
+    q_B, next_q_B = pick_values(data)
     with torch.no_grad():
-        next_q_B = inv_trans_fn(pick(next_n_q, next_n_action))
-        target_B = trans_fn(return_B + discount_B * next_q_B.masked_fill(done.bool(), 0.0))
-    loss = weighted_mean(criterion_values(criterion, q_B, target_B), weight)
-    return loss, target_B - q_B.detach()
+        next_q_B = inv_trans_fn(next_q_B)
+        target_B = nstep_target(data, next_q_B, gamma, nstep, cum_reward=cum_reward, value_gamma=value_gamma)
+        target_B = trans_fn(target_B)
+    return td_error(q_B, target_B, data.weight, criterion)
 
 
-Criterion = Callable[..., Tensor]
-
-
-class q_1step_td_data(NamedTuple):  # noqa: N801 (DI-engine's name, like the ones below)
-    """Input of `q_1step_td_error`.
-
-    Attributes:
-        q: `[B, A]`, Q(s, .) of the online network; the gradient flows through it.
-        next_q: `[B, A]`, Q'(s', .).
-        act: `[B]`, integer actions taken in s.
-        next_act: `[B]`, integer actions chosen in s'.
-        reward: `[B]`.
-        done: `[B]`, true where s' is terminal.
-        weight: `[B]`, importance weights; None: all are 1.
-    """
+class q_1step_td_data(NamedTuple):  # noqa: N801
+    """Input of `q_1step_td_error`: the fields of `q_nstep_td_data` for one step, with `reward` `[B]`."""
 
     q: Tensor
     next_q: Tensor
@@ -218,16 +180,7 @@ class q_1step_td_data(NamedTuple):  # noqa: N801 (DI-engine's name, like the one
 
 
 def q_1step_td_error(data: q_1step_td_data, gamma: float, criterion: Criterion = functional.mse_loss) -> Tensor:
-    """Return the scalar loss of Q(s, a) against r + gamma (1 - done) Q'(s', a').
-
-    Args:
-        data: see `q_1step_td_data`.
-        gamma: discount per env step.
-        criterion: a function or a module, see `criterion_values`.
-
-    Raises:
-        ValueError: q and next_q are not both `[B, A]`, or reward is not `[B]`.
-    """
+    """Return the scalar loss of Q(s, a) against r + gamma (1 - done) Q'(s', a'), see `q_nstep_td_error`."""
     return q_nstep_td_error(q_nstep_td_data._make(data), gamma, cum_reward=True, criterion=criterion)[0]
 
 
@@ -256,21 +209,10 @@ def q_v_1step_td_error(
 ) -> tuple[Tensor, Tensor]:
     """Return the loss of Q(s, a) against r + gamma (1 - done) V(s'), as discrete soft actor-critic needs it.
 
-    Args:
-        data: see `q_v_1step_td_data`.
-        gamma: discount per env step.
-        criterion: a function or a module, see `criterion_values`.
-
-    Returns:
-        The scalar loss, and the criterion of each sample, shaped like `act`, detached.
-
-    Raises:
-        ValueError: shapes differ.
+    The second result is the criterion of each sample, shaped like `act`, detached.
     """
-    q, v, act, reward, done, weight = data
-    check_same_shape(q=q[..., 0], v=v, act=act, weight=weight)
-    q_taken = pick(q, act)
-    return _one_step_error(q_taken, v, reward, done=done, weight=weight, gamma=gamma, criterion=criterion)
+    check_same_shape(q=data.q[..., 0], v=data.v, act=data.act, weight=data.weight)
+    return _one_step_error(pick(data.q, data.act), data.v, data, gamma, criterion)
 
 
 class v_1step_td_data(NamedTuple):  # noqa: N801
@@ -294,41 +236,23 @@ class v_1step_td_data(NamedTuple):  # noqa: N801
 def v_1step_td_error(
     data: v_1step_td_data, gamma: float, criterion: Criterion = functional.mse_loss
 ) -> tuple[Tensor, Tensor]:
-    """Return the loss of V(s) against r + gamma (1 - done) V(s').
-
-    Args:
-        data: see `v_1step_td_data`.
-        gamma: discount per env step.
-        criterion: a function or a module, see `criterion_values`.
-
-    Returns:
-        The scalar loss, and the criterion of each sample, shaped like `v`, detached.
-
-    Raises:
-        ValueError: shapes differ.
-    """
-    v, next_v, reward, done, weight = data
-    check_same_shape(v=v, next_v=next_v, weight=weight)
-    return _one_step_error(v, next_v, reward, done=done, weight=weight, gamma=gamma, criterion=criterion)
+    """Return the loss of V(s) against r + gamma (1 - done) V(s'), and the criterion of each sample, detached."""
+    check_same_shape(v=data.v, next_v=data.next_v, weight=data.weight)
+    return _one_step_error(data.v, data.next_v, data, gamma, criterion)
 
 
 def _one_step_error(
-    estimate: Tensor,
-    next_value: Tensor,
-    reward: Tensor,
-    done: Tensor | None,
-    weight: Tensor | None,
-    gamma: float,
-    criterion: Criterion,
+    estimate: Tensor, next_value: Tensor, data: Any, gamma: float, criterion: Criterion
 ) -> tuple[Tensor, Tensor]:
     """Return the loss of an estimate `[B]`, or `[B, M]`, against r + gamma (1 - done) V', and its criterion values."""
-    done = torch.zeros_like(reward) if done is None else done
+    reward = data.reward
+    done = torch.zeros_like(reward) if data.done is None else data.done
     if reward.ndim < estimate.ndim:  # one reward for all agents
         reward, done = reward.unsqueeze(-1).expand_as(estimate), done.unsqueeze(-1).expand_as(estimate)
     check_same_shape(estimate=estimate, reward=reward, done=done)
     target = (reward + gamma * next_value.masked_fill(done.bool(), 0.0)).detach()
     values = criterion_values(criterion, estimate, target)
-    return weighted_mean(values, weight), values.detach()
+    return weighted_mean(values, data.weight), values.detach()
 
 
 class nstep_return_data(NamedTuple):  # noqa: N801
@@ -350,13 +274,8 @@ def nstep_return(
 ) -> Tensor:
     """Return the discounted sums of the rewards of T steps of the same trajectory, sum_k gamma^k r_{t+k}, `[B]`.
 
-    With `nstep_return_data`, gamma^T (1 - done) V(s_{t+T}) is added.
-
-    Args:
-        data: the rewards `[T, B]`, or `nstep_return_data`.
-        gamma: discount per env step.
-        nstep: T, as a check; None: any number of rewards.
-        value_gamma: `[B]`, discount of the value; None: gamma^T.
+    With `nstep_return_data` instead of the rewards `[T, B]`, gamma^T (1 - done) V(s_{t+T}) is added. `nstep` is T, as a
+    check; None: any number of rewards.
 
     Raises:
         ValueError: there are not `nstep` rewards.
@@ -395,24 +314,13 @@ def v_nstep_td_error(
 ) -> tuple[Tensor, Tensor]:
     """Return the loss of V(s_t) against sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) V(s_{t+n}).
 
-    Args:
-        data: see `v_nstep_td_data`.
-        gamma: discount per env step.
-        nstep: n, the number of rewards.
-        criterion: a function or a module, see `criterion_values`.
-
-    Returns:
-        The scalar loss, and the criterion of each sample, `[B]`, detached.
-
-    Raises:
-        ValueError: shapes differ, or there are not n rewards.
+    The second result is the criterion of each sample, `[B]`, detached.
     """
     v, next_n_v, reward, done, weight, value_gamma = data
     gamma_B = value_gamma if isinstance(value_gamma, Tensor) else None
     check_same_shape(v=v, next_n_v=next_n_v, done=done, weight=weight, value_gamma=gamma_B)
-    target_B = nstep_return(
-        nstep_return_data(reward, next_n_v, done), gamma, nstep=nstep, value_gamma=value_gamma
-    ).detach()
+    after = nstep_return_data(reward, next_n_v, done)
+    target_B = nstep_return(after, gamma, nstep=nstep, value_gamma=value_gamma).detach()
     values_B = criterion_values(criterion, v, target_B)
     return weighted_mean(values_B, weight), values_B.detach()
 
@@ -423,36 +331,18 @@ def bdq_nstep_td_error(
     nstep: int = 1,
     cum_reward: bool = False,
     value_gamma: Tensor | None = None,
-    criterion: Callable[..., Tensor] = functional.mse_loss,
+    criterion: Criterion = functional.mse_loss,
 ) -> tuple[Tensor, Tensor]:
     """Return the n-step loss of branching Q-learning (Tavakoli et al. 2018, arXiv:1711.08946, eq. 4 to 7).
 
     y_d = sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) Q'_d(s_{t+n}, a_{t+n,d})
     loss = mean over samples of w mean_d criterion(Q_d(s_t, a_{t,d}), y_d)
 
-    Args:
-        data: as for `q_nstep_td_error`, but q and next_n_q are `[B, D, A]`, action and next_n_action `[B, D]`.
-        gamma: discount per env step.
-        nstep: n, used if `value_gamma` is None.
-        cum_reward: whether `reward` is already summed over the n steps.
-        value_gamma: `[B]`, see `q_nstep_td_error`.
-        criterion: a function or a module, see `criterion_values`.
-
-    Returns:
-        The scalar loss, and the mean over the branches of |y_d - Q_d(s_t, a_{t,d})|, `[B]`, detached.
-
-    Raises:
-        ValueError: q and next_n_q are not both `[B, D, A]`, or the shape of reward contradicts `cum_reward`.
+    q and next_n_q are `[B, D, A]`, action and next_n_action `[B, D]`. The second result is the mean over the branches
+    of |y_d - Q_d(s_t, a_{t,d})|, `[B]`, detached.
     """
-    q, next_n_q, action, next_n_action, reward, done, weight = data
-    if q.ndim != 3 or q.shape != next_n_q.shape:
-        raise ValueError(f"q and next_n_q must both be [B, D, A], got {tuple(q.shape)} and {tuple(next_n_q.shape)}")
-    return_B, discount_B = return_and_discount(
-        reward, gamma, nstep=nstep, cum_reward=cum_reward, value_gamma=value_gamma
-    )
-    q_DB = pick(q, action).t()
-    with torch.no_grad():
-        next_q_DB = pick(next_n_q, next_n_action).t()
-        target_DB = return_B + discount_B * next_q_DB.masked_fill(done.bool(), 0.0)
-    loss = weighted_mean(criterion_values(criterion, q_DB, target_DB).mean(0), weight)
+    q_BD, next_q_BD = pick_values(data, "B, D, A")
+    q_DB = q_BD.t()
+    target_DB = nstep_target(data, next_q_BD.t(), gamma, nstep, cum_reward=cum_reward, value_gamma=value_gamma)
+    loss = weighted_mean(criterion_values(criterion, q_DB, target_DB).mean(0), data.weight)
     return loss, (target_DB - q_DB.detach()).abs().mean(0)

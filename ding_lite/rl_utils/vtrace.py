@@ -15,9 +15,10 @@ from torch import Tensor
 
 from ding_lite.rl_utils.common import check_same_shape, discounted_sum, weighted_mean
 from ding_lite.rl_utils.distribution import Action, Logit, log_prob, log_prob_entropy
+from ding_lite.rl_utils.ppo import ppo_loss
 
 
-class vtrace_data(NamedTuple):  # noqa: N801 (DI-engine's name, like the one below)
+class vtrace_data(NamedTuple):  # noqa: N801 (DI-engine's name)
     """Input of `vtrace_error`. The gradient flows through `target_output` and `value`.
 
     Attributes:
@@ -43,18 +44,7 @@ class vtrace_data(NamedTuple):  # noqa: N801 (DI-engine's name, like the one bel
     traj_flag: Tensor | None = None
 
 
-class vtrace_loss(NamedTuple):  # noqa: N801
-    """Scalar losses: total = policy_loss + value_weight value_loss - entropy_weight entropy_loss.
-
-    Attributes:
-        policy_loss: the loss of the policy.
-        value_loss: the loss of the value.
-        entropy_loss: the mean entropy of the policy, in nats.
-    """
-
-    policy_loss: Tensor
-    value_loss: Tensor
-    entropy_loss: Tensor
+vtrace_loss = ppo_loss
 
 
 @torch.no_grad()
@@ -81,12 +71,9 @@ def vtrace_nstep_return(
         bootstrap_values: `[T+1, B]`, V(s_t).
         gamma: discount per env step.
         lambda_: 0 uses the temporal difference of one step, 1 those of the whole sequence.
-        next_value: see `vtrace_data`.
-        done: see `vtrace_data`.
-        traj_flag: see `vtrace_data`.
-
-    Raises:
-        ValueError: shapes differ, or traj_flag comes without next_value.
+        next_value: see `vtrace_data` for this and the next two.
+        done: `[T, B]`.
+        traj_flag: `[T, B]`; it needs `next_value`.
     """
     value = bootstrap_values[:-1]
     check_same_shape(
@@ -121,12 +108,9 @@ def vtrace_advantage(
         return_: `[T, B]`, v_{t+1}: rows 1 to T - 1 of `vtrace_nstep_return`, then V of the state after the last step.
         bootstrap_values: `[T, B]`, V(s_t).
         gamma: discount per env step.
-        next_value: see `vtrace_data`; it replaces `return_` where traj_flag is set.
-        done: see `vtrace_data`.
-        traj_flag: see `vtrace_data`.
-
-    Raises:
-        ValueError: shapes differ, or traj_flag comes without next_value.
+        next_value: see `vtrace_data` for this and the next two; it replaces `return_` where traj_flag is set.
+        done: `[T, B]`.
+        traj_flag: `[T, B]`; it needs `next_value`.
     """
     check_same_shape(
         reward=reward, return_=return_, value=bootstrap_values, rhos=clipped_pg_rhos,
@@ -152,19 +136,9 @@ def vtrace_error(
 
     The advantages A come from `vtrace_advantage`, the targets v from `vtrace_nstep_return`.
 
-    Args:
-        data: see `vtrace_data`.
-        gamma: discount per env step.
-        lambda_: see `vtrace_nstep_return`.
-        rho_clip_ratio: rho_bar, which determines the policy whose value V converges to.
-        c_clip_ratio: c_bar, which determines the speed of convergence.
-        rho_pg_clip_ratio: rho_bar of the policy gradient.
-
-    Returns:
-        The losses, and the targets v `[T, B]`, detached.
-
-    Raises:
-        ValueError: shapes differ, or traj_flag comes without next_value.
+    `rho_clip_ratio` is rho_bar, which determines the policy whose value V converges to, `c_clip_ratio` c_bar, which
+    determines the speed of convergence, and `rho_pg_clip_ratio` rho_bar of the policy gradient. The second result are
+    the targets v `[T, B]`, detached.
     """
     target_output, behaviour_output, action, value, reward, weight, next_value, done, traj_flag = data
     logp, entropy = log_prob_entropy(target_output, action)
@@ -230,9 +204,6 @@ def compute_q_retraces(
 
     Returns:
         `[T+1, B, 1]`: Qret, and V of the last state.
-
-    Raises:
-        ValueError: shapes differ, or traj_flag comes without next_value.
     """
     if traj_flag is not None and next_value is None:
         raise ValueError("traj_flag needs next_value: after a truncated trajectory, v_pred[1:] is that of another one")
@@ -278,9 +249,6 @@ def acer_policy_error(
 
     Returns:
         The first and the second term, both `[T, B, 1]`.
-
-    Raises:
-        ValueError: shapes differ.
     """
     check_same_shape(q_values=q_values, target_logit=target_logit, ratio=ratio)
     check_same_shape(q_retraces=q_retraces, v_pred=v_pred, actions=actions.unsqueeze(-1))
@@ -298,9 +266,6 @@ def acer_value_error(q_values: Tensor, q_retraces: Tensor, actions: Tensor) -> T
         q_values: `[T, B, A]`, Q(s_t, .); the gradient flows through it.
         q_retraces: `[T, B, 1]`, the targets Qret_t.
         actions: `[T, B]`, integers.
-
-    Raises:
-        ValueError: shapes differ.
     """
     check_same_shape(q_retraces=q_retraces, actions=actions.unsqueeze(-1))
     return 0.5 * (q_retraces.detach() - q_values.gather(-1, actions.unsqueeze(-1))).square()
@@ -325,9 +290,6 @@ def acer_trust_region_update(
 
     Returns:
         The changed gradients, of the same shapes.
-
-    Raises:
-        ValueError: shapes differ.
     """
     pi_avg = avg_logit.exp()
     square = pi_avg.square().sum(-1, keepdim=True)

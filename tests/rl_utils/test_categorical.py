@@ -14,7 +14,7 @@ from ding_lite.rl_utils import (
     dist_nstep_td_data,
     dist_nstep_td_error,
 )
-from ding_lite.rl_utils.categorical import categorical_clipped_share
+from ding_lite.rl_utils.categorical import project_target
 
 SUPPORT = (0.0, 4.0, 3)  # the atoms 0, 2, 4
 LN = math.log
@@ -106,7 +106,7 @@ def test_the_share_of_targets_outside_of_the_support() -> None:
     # Sample 1 ends with -1 or with 4, the support's end.
     def share(first: float, second: float) -> Tensor:
         next_B, gamma_B = torch.stack([NEXT[0, 1], NEXT[1, 0]]), tensor([0.5, 0.5])
-        return categorical_clipped_share(next_B, tensor([first, second]), tensor([False, True]), gamma_B, 0.0, 4.0)
+        return project_target(next_B, tensor([first, second]), tensor([False, True]), gamma_B, 0.0, 4.0)[1]
 
     assert share(3.5, -1.0).tolist() == [0.5, 1.0]
     assert share(0.0, 4.0).tolist() == [0.0, 0.0]

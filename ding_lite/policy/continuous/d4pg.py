@@ -27,8 +27,8 @@ from easydict import EasyDict
 from torch import Tensor
 
 from ding_lite.policy.continuous.ddpg import DDPGPolicy
-from ding_lite.policy.value.c51 import SUPPORT_ALARM, SUPPORT_KEYS, project_returns, read_support
-from ding_lite.rl_utils.categorical import kl_to_target
+from ding_lite.policy.value.c51 import SUPPORT_ALARM, SUPPORT_KEYS, read_support
+from ding_lite.rl_utils.categorical import kl_to_target, project_target
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -65,7 +65,10 @@ class D4PGPolicy(DDPGPolicy):
         """Return L_critic and detached figures, for a batch as `_prepare` returns it."""
         with torch.no_grad():
             following = self._run(self._target_critic, batch["next_obs"], action=self._target_action(batch))
-            target_BK, clipped_B = project_returns(following["logit"].softmax(-1), batch, self._support)
+            next_p_BK, (low, high, _) = following["logit"].softmax(-1), self._support
+            target_BK, clipped_B = project_target(
+                next_p_BK, batch["reward"], batch["done"], batch["value_gamma"], v_min=low, v_max=high
+            )
         output = self._run(self._model.critic, batch["obs"], action=batch["action"])
         entropy_B = -(target_BK * output["logit"].log_softmax(-1)).sum(-1)
         loss = weighted_mean(entropy_B, batch.get("weight"))

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from ding_lite.model.distributional import check_support
 from ding_lite.policy.value.dqn import DQNPolicy
-from ding_lite.rl_utils.categorical import categorical_clipped_share, categorical_projection, kl_to_target
+from ding_lite.rl_utils.categorical import kl_to_target, project_target
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
@@ -72,24 +72,6 @@ def read_support(model_cfg: EasyDict, model: nn.Module | None = None) -> Support
     return Support(**values)
 
 
-def project_returns(next_p_BK: Tensor, batch: dict[str, Any], support: Support) -> tuple[Tensor, Tensor]:
-    """Return the distribution of R + g^n z_j, projected onto the atoms, and the probability outside their range `[B]`.
-
-    Args:
-        next_p_BK: the probabilities of the atoms z_j.
-        batch: `reward`, R; `done`; `value_gamma`, g^n; all `[B]`.
-        support: the atoms.
-    """
-    returns: dict[str, Any] = {
-        "reward_B": batch["reward"],
-        "done_B": batch["done"],
-        "value_gamma_B": batch["value_gamma"],
-    }
-    limits: dict[str, Any] = {"v_min": support.v_min, "v_max": support.v_max}
-    target_BK = categorical_projection(next_p_BK, **returns, **limits)
-    return target_BK, categorical_clipped_share(next_p_BK, **returns, **limits)
-
-
 def categorical_loss(
     outputs: tuple[dict[str, Tensor], dict[str, Tensor], Tensor],
     batch: dict[str, Any],
@@ -114,7 +96,9 @@ def categorical_loss(
         logp_BK = p_BK.clamp_min(torch.finfo(p_BK.dtype).tiny).log()
     with torch.no_grad():
         next_p_BK = target["distribution"][row_B, next_action_B]
-        target_BK, clipped_B = project_returns(next_p_BK, batch, support)
+        target_BK, clipped_B = project_target(
+            next_p_BK, batch["reward"], batch["done"], batch["value_gamma"], v_min=support.v_min, v_max=support.v_max
+        )
     cross_entropy_B = -(target_BK * logp_BK).sum(-1)
     loss = weighted_mean(cross_entropy_B, weight_B)
     priority_B = kl_to_target(cross_entropy_B, target_BK)
