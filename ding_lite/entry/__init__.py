@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from ding_lite.entry.launcher import launch as launch
     from ding_lite.entry.pipelines import find_pipeline as find_pipeline
     from ding_lite.entry.rollout_dataset import RolloutDataset as RolloutDataset
-    from ding_lite.entry.rpc.serial_entry_rpc import serial_pipeline_rpc as serial_pipeline_rpc
     from ding_lite.entry.serial_entry import serial_pipeline as serial_pipeline
     from ding_lite.entry.serial_entry import serial_pipeline_onpolicy as serial_pipeline_onpolicy
     from ding_lite.entry.serial_entry_offline import serial_pipeline_bc as serial_pipeline_bc
     from ding_lite.entry.serial_entry_offline import serial_pipeline_offline as serial_pipeline_offline
+    from ding_lite.entry.serial_entry_rpc import serial_pipeline_rpc as serial_pipeline_rpc
 else:
     __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

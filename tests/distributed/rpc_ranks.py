@@ -18,8 +18,16 @@ from easydict import EasyDict
 from torch import Tensor
 
 from ding_lite.entry import serial_pipeline_rpc
-from ding_lite.entry.rpc.link import AGENT, RPCLink, result
-from ding_lite.entry.rpc.serial_entry_rpc import Observer, RemoteCollector, SplitEncoder, find_encoder, flatten
+from ding_lite.entry.serial_entry_rpc import (
+    AGENT,
+    Observer,
+    RemoteCollector,
+    RPCLink,
+    SplitEncoder,
+    find_encoder,
+    flatten,
+    result,
+)
 from ding_lite.entry.setup import prepare_run
 from ding_lite.envs import derive_seeds
 from ding_lite.model.vac import PG

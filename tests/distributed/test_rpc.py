@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from ding_lite.entry import serial_pipeline_rpc
-from ding_lite.entry.rpc.serial_entry_rpc import find_encoder, flatten, unflatten
+from ding_lite.entry.serial_entry_rpc import find_encoder, flatten, unflatten
 from ding_lite.utils import ConfigError, load_checkpoint
 from dizoo.classic_control.cartpole.config.cartpole_pg_rpc_config import create_config, main_config
 from tests.distributed.launcher import ROOT, finish, free_port, launch, run_ranks, start_forked

@@ -132,7 +132,7 @@ def listeners(pid):
 LISTEN = (
     LISTENERS
     + """
-from ding_lite.entry.rpc.link import RPCLink
+from ding_lite.entry.serial_entry_rpc import RPCLink
 from ding_lite.utils import DDPContext, allreduce_data
 from tests.distributed.launcher import say
 

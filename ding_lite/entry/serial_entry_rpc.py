@@ -1,32 +1,43 @@
 """The pipeline of one agent, which owns everything except the environments, and of observers, which play these.
 
-An observer sends only features of its observations.
+An observer sends only features of its observations. The two ask each other over torch.distributed.rpc: a request calls
+a method of the other process's service. Most are answered by its main thread (`ask`), where an error ends the process
+like any other error. Requests that are part of distributed autograd are answered by a thread of rpc (`ask_now`).
+
+Shapes: B samples of a batch, M samples of all observers, N environments, F features.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+import os
+import queue
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
 import torch
+import torch.distributed as dist
 import torch.distributed.autograd as dist_autograd
 from easydict import EasyDict
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.distributed import rpc
+from torch.futures import Future
 
 from ding_lite.entry.callbacks import Callback
 from ding_lite.entry.experiment import Experiment, NoEnvironments, Source
 from ding_lite.entry.pipelines import refuse_normalization
 from ding_lite.entry.reporter import describe_collecting, describe_updates
-from ding_lite.entry.rpc.link import AGENT, RPCLink, carried, result
 from ding_lite.entry.setup import RunSetup, policy_process, prepare_run
 from ding_lite.envs import derive_seeds
 from ding_lite.policy import Policy
 from ding_lite.utils.key import declared_keys
-from ding_lite.utils.ranks.heartbeat import heartbeat
+from ding_lite.utils.ranks.heartbeat import heartbeat, read_seconds, waiting
 from ding_lite.utils.ranks.interrupt import InterruptGuard
+from ding_lite.utils.ranks.launch_environment import set_variables
+from ding_lite.utils.ranks.meeting import host_store
 from ding_lite.utils.ranks.ranks import alone, get_rank, get_world_size
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.utils.schedule import find_schedules
@@ -36,8 +47,7 @@ from ding_lite.utils.tree import tree_leaves, tree_map
 class SplitEncoder:
     """Runs the forward pass of the agent's encoder on the observers, which hold the observations.
 
-    Its contexts replace the encoder's `forward`, so models, losses and acting do not change. Outside them the encoder
-    encodes observations as usual. Shapes: B samples of a batch, F features.
+    Its contexts replace the encoder's `forward`, so models, losses and acting do not change.
     """
 
     def __init__(self, encoder: nn.Module, link: RPCLink) -> None:
@@ -56,16 +66,17 @@ class SplitEncoder:
     def remote(self, sizes: list[int]) -> Any:
         """Return a context manager in which the encoder receives places `[B]` of samples, which the observers encode.
 
-        Places number the samples of the first observer, then those of the second; `sizes` has each observer's number.
+        Places number the samples of the observers, one after another, of which each holds as many as `sizes` says.
         """
         self._ends = torch.tensor(sizes).cumsum(0)
         self._starts = self._ends - torch.tensor(sizes)
         return self.does(self._encode_remotely)
 
     def _encode_remotely(self, place_B: Tensor) -> Tensor:
-        if not torch.is_grad_enabled():
-            return self.fetch(place_B)[0].to(self.parameters[0].device)
-        features: Tensor = _Encode.apply(self, place_B, *self.parameters)  # type: ignore[no-untyped-call]  # torch's
+        if torch.is_grad_enabled():
+            features: Tensor = _Encode.apply(self, place_B, *self.parameters)  # type: ignore[no-untyped-call]  # torch's
+        else:
+            features, _ = self.fetch(place_B)
         return features.to(self.parameters[0].device)
 
     def fetch(self, place_B: Tensor) -> tuple[Tensor, list[int]]:
@@ -116,11 +127,10 @@ class _Encode(torch.autograd.Function):
 
 
 class RemoteCollector(NoEnvironments):
-    """Lets all observers collect, and chooses their actions meanwhile. Shapes: M samples of all observers.
+    """Lets all observers collect, and chooses their actions meanwhile. It has the sums of their counts.
 
-    The counts are those of all observers; `sizes` has the number of samples that each holds. Actions are drawn with one
-    generator per observer, so that the draws do not depend on the other observers' speed. A signal to an observer is
-    passed on to the agent's guard.
+    Actions are drawn with one generator per observer, so that the draws do not depend on the other observers' speed. A
+    signal to an observer is passed on to the agent's guard.
     """
 
     reason = (
@@ -200,11 +210,7 @@ def create_remote(link: RPCLink, setup: RunSetup, policy: Policy, guard: Interru
 
 
 class Observer:
-    """Environments, a replica of the observation network, and the observations of the last collect.
-
-    The agent calls its methods; `stack` closes the environments. Shapes: B samples in a batch, F features, N
-    environments.
-    """
+    """Environments, a copy of the encoder, and the observations of the last collect; the agent calls its methods."""
 
     def __init__(self, setup: RunSetup, rank: int, stack: ExitStack) -> None:
         self._rank = rank
@@ -275,42 +281,24 @@ def serial_pipeline_rpc(
     overrides: Sequence[str] = (),
     callbacks: Sequence[Callback] = (),
 ) -> Policy | None:
-    """Train an on-policy policy with one agent (rank 0) and observers (all other ranks), over torch.distributed.rpc.
+    """Train an on-policy policy with one agent (rank 0) and observers (all other ranks); return it on the agent.
 
     Each observer plays its own `env.collector_env_num` environments and encodes the observations; the agent owns the
-    head, chooses the actions and learns. Observations never leave their observer. `policy.collect.n_episode` applies to
-    each observer, `policy.learn.batch_size` to all together.
-
-    Arguments and errors are those of `serial_pipeline`. Every rank calls this function, inside `DDPContext`.
-
-    Returns:
-        The policy on the agent, None on the observers.
-
-    Raises:
-        ConfigError: there is only one process, or the model does not consist of an encoder and a head.
+    head, chooses the actions and learns. `policy.collect.n_episode` applies to each observer, `policy.learn.batch_size`
+    to all together. Arguments and errors are those of `serial_pipeline`. Every rank calls it, inside `DDPContext`.
     """
-    rank, limits = get_rank(), {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
+    limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
     if get_world_size() < 2:
         raise ConfigError(
             "serial_pipeline_rpc needs an agent and at least one observer, but this is the only process: start it with "
             "'torchrun --nproc_per_node=3', or 'ding_lite -m rpc --nproc 3'."
         )
-    setup = prepare_run(
-        input_cfg,
-        seed,
-        env_setting,
-        overrides=overrides,
-        pipeline="serial_pipeline_rpc",
-        trains="serial_pipeline_onpolicy",
-        limits=limits,
-    )
+    names = {"pipeline": "serial_pipeline_rpc", "trains": "serial_pipeline_onpolicy"}
+    setup = prepare_run(input_cfg, seed, env_setting, overrides=overrides, limits=limits, **names)
     _check_schedules(setup.cfg.policy)
     refuse_normalization(setup.cfg, "serial_pipeline_rpc", "no process sees the observations of all observers")
     with alone():
-        if rank != AGENT:
-            _observe(setup, rank)
-            return None
-        return _lead(setup, callbacks)
+        return _lead(setup, callbacks) if get_rank() == AGENT else _observe(setup, get_rank())
 
 
 def _check_schedules(policy: EasyDict) -> None:
@@ -324,7 +312,7 @@ def _check_schedules(policy: EasyDict) -> None:
 
 
 def _lead(setup: RunSetup, callbacks: Sequence[Callback]) -> Policy:
-    """Run as the agent. At the end of the run, unless an error ends it, tell the observers."""
+    """Run as the agent. At the end of the run, unless an error ends it, send the observers the exit status."""
     status: Any = 0
     with RPCLink(None) as link:
         try:
@@ -347,7 +335,7 @@ def _lead(setup: RunSetup, callbacks: Sequence[Callback]) -> Policy:
 
 
 def _observe(setup: RunSetup, rank: int) -> None:
-    """Run as an observer, until the agent says that the run has ended."""
+    """Run as an observer until the run has ended."""
     with ExitStack() as stack:
         observer = Observer(setup, rank, stack)
         with RPCLink(observer) as link:
@@ -357,11 +345,7 @@ def _observe(setup: RunSetup, rank: int) -> None:
 
 
 def find_encoder(policy: Policy) -> nn.Module:
-    """Return the encoder of a policy's model.
-
-    Raises:
-        ConfigError: there is no encoder, no head, or the encoder has buffers, which would differ between observers.
-    """
+    """Return the encoder of a policy's model; raise `ConfigError` if the model cannot be split."""
     found = dict(policy.model.named_children())
     what = f"policy.model '{type(policy.model).__name__}'"
     if not {"encoder", "head"} <= set(found):
@@ -387,3 +371,115 @@ def unflatten(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
     """Return the tensors that `flatten` joined, with the shapes of `like`."""
     parts = flat.split([tensor.numel() for tensor in like])
     return [part.view(tensor.shape) for part, tensor in zip(parts, like, strict=True)]
+
+
+AGENT = 0  # its rank; all others are observers
+TRANSPORTS = ["uv"]  # sockets; the shared-memory transport polls all the time and takes cores from environments
+
+Request = tuple[str, tuple[Any, ...], Future[Any]]  # method, arguments, and the future of the answer
+
+
+class _Here:
+    """The state of this process for rpc's threads, which can only call functions of a module."""
+
+    service: Any = None
+    inbox: queue.SimpleQueue[Request | Future[Any] | Exception] = queue.SimpleQueue()  # read by the main thread
+
+
+@rpc.functions.async_execution  # type: ignore[untyped-decorator]  # torch's has no hints
+def _answer(method: str, args: tuple[Any, ...]) -> Future[Any]:
+    answer: Future[Any] = Future()
+    _Here.inbox.put((method, args, answer))
+    return answer
+
+
+def _answer_now(method: str, args: tuple[Any, ...]) -> Any:
+    try:
+        return getattr(_Here.service, method)(*args)
+    except Exception as error:
+        _Here.inbox.put(error)  # the main thread raises it, and the watchdog tells the others why it ends
+        return dist.DistNetworkError(f"rpc: {_name(dist.get_rank())} has failed: {type(error).__name__}")
+
+
+class RPCLink(AbstractContextManager[Any]):
+    """A context that opens this process's connections to all others, which may call the methods of `service`.
+
+    Every rank of the group enters it, and they leave it together. If an error other than `SystemExit` ends a process,
+    the others do not wait for it.
+    """
+
+    def __init__(self, service: Any) -> None:
+        self._rank, self.observers = dist.get_rank(), range(1, dist.get_world_size())
+        self._timeout = read_seconds("DING_LITE_TIMEOUT", "600")
+        _Here.service, _Here.inbox = service, queue.SimpleQueue()
+
+    def __enter__(self) -> RPCLink:
+        # A separate store on a free port, because the launcher's store may hold addresses of an earlier attempt.
+        addr, ports = os.environ.get("MASTER_ADDR", "localhost"), [0]
+        if self._rank == AGENT:
+            self._store = host_store(addr, 0, self._timeout)
+            ports = [self._store.port]
+        # With this variable, rpc joins a running store; otherwise it opens one, on a port that is chosen in advance.
+        there = set_variables({"TORCHELASTIC_USE_AGENT_STORE": "True"})
+        with carried(), there, warnings.catch_warnings():
+            dist.broadcast_object_list(ports, src=AGENT)
+            warnings.filterwarnings("ignore", "You are using a Backend", UserWarning)  # torch's own way to open rpc
+            options = rpc.TensorPipeRpcBackendOptions(
+                rpc_timeout=self._timeout, init_method=f"tcp://{addr}:{ports[0]}", _transports=TRANSPORTS
+            )
+            rpc.init_rpc(_name(self._rank), None, self._rank, len(self.observers) + 1, options)
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is None or isinstance(error, SystemExit):
+            with waiting():
+                rpc.shutdown()
+                dist.all_reduce(torch.zeros(1))  # the agent's store must exist until all ranks have left
+            _Here.service = None
+
+    def ask(self, rank: int, method: str, *args: Any) -> Future[Any]:
+        """Return the future answer of that rank's main thread, without a time limit."""
+        return rpc.rpc_async(_name(rank), _answer, (method, args), timeout=0)
+
+    def ask_now(self, rank: int, method: str, *args: Any) -> Future[Any]:
+        """Return the future answer of one of that rank's rpc threads."""
+        return rpc.rpc_async(_name(rank), _answer_now, (method, args))
+
+    def requests(self, answers: Iterable[Future[Any]] = ()) -> Iterator[Request]:
+        """Yield the requests to this process's main thread until all `answers` have arrived; without any, for ever."""
+        expected, arrived = list(answers), 0
+        for answer in expected:
+            answer.add_done_callback(_Here.inbox.put)
+        while arrived < len(expected) or not expected:
+            with waiting():
+                item = _Here.inbox.get()
+            if isinstance(item, Exception):
+                raise item
+            if isinstance(item, tuple):
+                yield item
+            else:
+                result(item)  # raises the error, if it is one
+                arrived += 1
+
+
+def result(answer: Future[Any]) -> Any:
+    """Wait for an answer and return it; if the other process is lost or has failed, raise `DistNetworkError`."""
+    with carried():
+        value = answer.wait()
+    if isinstance(value, dist.DistNetworkError):
+        raise value
+    return value
+
+
+@contextmanager
+def carried() -> Iterator[None]:
+    """Return a context manager that marks a wait for others, and turns errors of rpc into `DistNetworkError`."""
+    try:
+        with waiting():
+            yield
+    except RuntimeError as error:
+        raise dist.DistNetworkError(f"rpc: {str(error).partition(chr(10))[0]}") from error
+
+
+def _name(rank: int) -> str:
+    return "agent" if rank == AGENT else f"observer_{rank}"

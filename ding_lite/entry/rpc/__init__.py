@@ -1,1 +1,0 @@
-"""One agent and its observers, over torch.distributed.rpc."""
