@@ -1,7 +1,7 @@
 """The base class of all policies: it declares the config, and the methods for learning, collecting and evaluating.
 
-The data format is described in `docs/architecture.md`. Shapes: B samples in a batch, N environments, T steps, M samples
-in a collect.
+Shapes: B samples in a batch, N environments, T steps, M samples in a collect. A batch is a dict of tensors `[B, ...]`
+on the policy's device, see the data contract in `docs/architecture.md`. `envstep` counts env steps of all ranks.
 """
 
 from __future__ import annotations
@@ -19,20 +19,12 @@ import torch
 from easydict import EasyDict
 from torch import Tensor, nn
 
-from ding_lite.model.noisy import NoisyLinear, explore
+from ding_lite.model.noisy import explore
 from ding_lite.policy.common_keys import COMMON_KEYS, check_common_keys
 from ding_lite.rl_utils.distribution import mode
+from ding_lite.torch_utils import networks
 from ding_lite.torch_utils.data_parallel import synchronize_batchnorm, uses_ddp
 from ding_lite.torch_utils.minibatch import minibatches, rank_sizes
-from ding_lite.torch_utils.networks import (
-    average_buffers,
-    broadcast_networks,
-    checksum_networks,
-    drifting_buffers,
-    frozen,
-    modules_of,
-    set_training,
-)
 from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
@@ -62,9 +54,6 @@ class Policy:
         model: a model to train or to play with; its parameters are used as they are. None: `_create_model` creates one.
         enable_field: the uses to prepare, any of 'learn', 'collect' and 'eval'.
 
-    Attributes:
-        normalizer: normalises observations and rewards; by default it leaves both unchanged.
-
     Raises:
         ConfigError: several processes run, but `multi_gpu` is False.
     """
@@ -90,12 +79,7 @@ class Policy:
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
-        """Check the policy's values against each other and against the rest of the config.
-
-        A subclass that overrides this method calls `super().check_config(cfg)` first.
-
-        Args:
-            cfg: the whole compiled config.
+        """Check the policy's values in the whole compiled config; a subclass calls `super().check_config(cfg)` first.
 
         Raises:
             ConfigError: two values contradict each other.
@@ -135,20 +119,16 @@ class Policy:
         for field in enable_field:
             getattr(self, f"_init_{field}")()
         self.normalizer = Normalizer(None, None)
-        self._modules = modules_of(self)
-        broadcast_networks(self._modules)  # last, so that target networks are included
-        self._drifting = drifting_buffers(self._modules) if cfg.multi_gpu else []
+        self._modules = networks.modules_of(self)
+        networks.broadcast_networks(self._modules)  # last, so that target networks are included
+        self._drifting = networks.drifting_buffers(self._modules) if cfg.multi_gpu else []
         self._schedules.set_numbers()
         share = cfg.eval.average
         self._average = WeightAverage(self._model, share) if share and "learn" in enable_field else None
-        noisy = any(isinstance(module, NoisyLinear) for module in self._model.modules())
-        self._exploring: AbstractContextManager[None] = explore(self._model) if noisy else nullcontext()
+        self._exploring = explore(self._model)
 
     def _create_model(self) -> nn.Module:
-        """Return a new model with initial parameters.
-
-        Parameters are initialised only here, so a model that is passed to the policy is never initialised again.
-        """
+        """Return a new model. Only here, parameters are initialised: not those of a model that the user passes."""
         kwargs = {key: value for key, value in self._cfg.model.items() if key != "type"}
         name, modules = self.default_model()
         for module in modules:
@@ -171,28 +151,17 @@ class Policy:
         return self._cfg
 
     def follower(self, path: str) -> float:
-        """Return a number of `cfg.policy` for another part of the run, see `Schedules.follower`.
-
-        Args:
-            path: the key's dotted name, such as 'discount_factor'.
-        """
+        """Return the number at a dotted key of `cfg.policy` for another part of the run, see `Schedules.follower`."""
         return self._schedules.follower(path)
 
     # What the learner calls.
 
     def learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        """Take one optimizer step on a batch; a collective call.
-
-        Args:
-            batch: tensors `[B, ...]` on the policy's device, see the data contract in `docs/architecture.md`.
-
-        Returns:
-            Tensors whose means may be logged, and `priority` `[B]` if the policy sets priorities in replay.
-        """
+        """Take one optimizer step on a batch, and return figures, see `_forward_learn`; a collective call."""
         self._schedules.set_numbers()
         output = self._forward_learn(self._ready(batch))
         if self._drifting:
-            average_buffers(self._drifting)
+            networks.average_buffers(self._drifting)
         if self._average is not None:
             self._average.update()
         self._schedules.count_iteration()
@@ -205,25 +174,21 @@ class Policy:
 
     def batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the batches of one collect, see `_batches`; only for policies that learn from what was collected."""
-        self._set_training(False)
+        networks.set_training(self._modules, False)
         for batch in self._batches(samples):
             yield batch
-            self._set_training(False)
+            networks.set_training(self._modules, False)
 
     def finish(self) -> None:
-        """Complete the check of the last step of a series. On a GPU, its result is known only now.
-
-        Raises:
-            NonFiniteError: its loss or gradient was not finite, and `policy.learn.on_nonfinite` is 'stop'.
-        """
+        """Complete the check of the last step of a series, see `OptimizerStep.finish`."""
         self._optimizers.finish()
 
     def checksum(self, *others: nn.Module) -> tuple[int, int]:
         """Return a checksum of all parameters and buffers, and of those of other networks."""
-        return checksum_networks([*modules_of(self), *others])
+        return networks.checksum_networks([*networks.modules_of(self), *others])
 
     def monitor_vars(self) -> list[str]:
-        """Return the names of the figures to log. A figure that no step returns is left out of the log."""
+        """Return the names of the figures to log, see `_monitor_vars_learn`, and of the schedules."""
         return [*self._monitor_vars_learn(), *self._schedules.figures]
 
     def _ready(self, batch: dict[str, Any]) -> dict[str, Any]:
@@ -233,24 +198,14 @@ class Policy:
         """
         if self.learns_from != "collect":
             batch = self._prepare(self.normalizer.normalize(batch))
-        self._set_training(True)
+        networks.set_training(self._modules, True)
         noise = batch.get("noise") or self._draw_noise(batch)
         return {**batch, "noise": noise} if noise else batch
-
-    def _set_training(self, training: bool) -> None:
-        """Set training or evaluation mode of those networks that are not in it, because switching takes time."""
-        for module in self._modules:
-            if module.training != training:
-                set_training(module, training)
 
     # What a collector and an evaluator call.
 
     def begin_collect(self, envstep: int) -> dict[str, Any]:
-        """Begin a collect; return the keyword arguments of `act` in it, such as epsilon.
-
-        Args:
-            envstep: env steps of all ranks so far.
-        """
+        """Begin a collect; return the keyword arguments of `act` in it, such as epsilon."""
         self._schedules.count_collect(envstep)
         self._schedules.set_numbers()
         kwargs = self._begin_collect(envstep)
@@ -259,18 +214,15 @@ class Policy:
         return kwargs
 
     def act(self, obs: Any, explore: bool = True, **kwargs: Any) -> dict[str, Any]:
-        """Choose actions.
+        """Return a dict with `action` `[N]`, `[N, D]` or a dict of these, and whatever else the policy stores.
 
         Args:
             obs: observations `[N, ...]`, not normalised.
             explore: act as in a collect; False: choose the best actions.
             **kwargs: what `begin_collect` returned.
-
-        Returns:
-            A dict with `action` `[N]`, `[N, D]` or a dict of these, and whatever else the policy stores.
         """
         obs = self.normalizer.normalize_obs(obs)
-        self._set_training(False)
+        networks.set_training(self._modules, False)
         if not explore:
             return self._forward_eval(obs)
         with self._exploring:
@@ -281,11 +233,10 @@ class Policy:
         return self._process_transition(obs, output, timestep)
 
     def to_samples(self, block: dict[str, Any]) -> dict[str, Any]:
-        """Turn a rollout block `[T, N, ...]` into samples; a collective call.
+        """Turn a rollout block `[T, N, ...]` into samples, and update the normaliser; a collective call.
 
-        The statistics of the normaliser are updated. Samples that are learned from immediately are normalised here, so
-        that probabilities and values that were stored while acting belong to them. Replay keeps them unchanged: each
-        batch is normalised when it is learned from, by the newest statistics.
+        Samples that are learned from immediately are normalised here, as they were when the policy acted. Those of
+        replay are normalised when they are learned from.
         """
         if self.learns_from == "collect":
             block = self.normalizer.observe(block)
@@ -294,12 +245,7 @@ class Policy:
         return self._get_train_sample(block)
 
     def reset(self, env_id: np.ndarray | None = None, explore: bool = True) -> None:
-        """Forget the running episodes of these environments, such as a recurrent state.
-
-        Args:
-            env_id: their numbers; None: all.
-            explore: whether they are a collector's, or an evaluator's.
-        """
+        """Forget the running episodes of these environments of a collector, or of an evaluator; None: all."""
         if explore:
             self._reset_collect(env_id)
             return
@@ -335,12 +281,11 @@ class Policy:
         self.normalizer.load(state.get("normalizer", {}))
 
     def load_to_act(self, state: dict[str, Any]) -> None:
-        """Restore what acting needs, for a policy that does not learn. Averaged weights are preferred.
+        """Restore what acting needs, for a policy that does not learn, from a state or a dict with `model` alone.
 
-        Args:
-            state: what `state_dict` returned, or a dict with its `model` alone.
+        Averaged weights are preferred.
         """
-        self._load_state_dict_eval(evaluated(state))
+        self._model.load_state_dict(evaluated(state)["model"])
         if "schedules" in state:  # exploration continues with the numbers that it had
             self._schedules.load_state_dict(state["schedules"])
         self.normalizer.load(state.get("normalizer", {}))
@@ -386,27 +331,16 @@ class Policy:
         self._optimizer = self._add_optimizer("model", self._model)
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Compute the loss. It must depend only on the networks and the batch, and change neither.
+        """Return the loss of a batch, a scalar, and detached tensors whose means may be logged.
 
-        Args:
-            batch: tensors `[B, ...]` on the policy's device, see the data contract in `docs/architecture.md`.
-
-        Returns:
-            The loss, a scalar, and detached tensors whose means may be logged.
+        It must depend only on the networks and the batch, and change neither.
         """
         raise NotImplementedError
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Draw all random numbers that the losses of a batch need.
+        """Return all random numbers that the losses of a batch need, by name; empty if they need none.
 
-        The losses find them in `batch["noise"]`, so they are functions of their batch. Tests use this to give several
-        processes the noise of one.
-
-        Args:
-            batch: the batch `[B, ...]` without noise.
-
-        Returns:
-            The random numbers by name; empty if the losses need none.
+        The losses find them in `batch["noise"]`, so they are functions of their batch.
         """
         return {}
 
@@ -416,12 +350,11 @@ class Policy:
         With `unit_actions`, continuous actions are `[B, D]` between -1 and 1. `done` is false everywhere if
         `learn.ignore_done` is set. `weight` `[B]` is left out if `policy.priority_IS_weight` is not set.
         """
-        batch = dict(batch)
+        batch, cfg, weighted = dict(batch), self._cfg, self.learns_from != "dataset"
         if self.unit_actions:
             batch["action"] = tree_map(_bounded, batch["action"])
-        if self._cfg.learn.ignore_done and "done" in batch:
+        if cfg.learn.ignore_done and "done" in batch:
             batch["done"] = torch.zeros_like(batch["done"])
-        cfg, weighted = self._cfg, self.learns_from != "dataset"
         if "priority" in cfg:  # None: if it is set
             weighted = cfg.priority and cfg.get("priority_IS_weight") is not False
         if not weighted:
@@ -429,10 +362,7 @@ class Policy:
         return batch
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        """Take one optimizer step.
-
-        Args:
-            batch: tensors `[B, ...]` on the policy's device, with `noise` from `_draw_noise`.
+        """Take one optimizer step on a batch, with `noise` from `_draw_noise`.
 
         Returns:
             Tensors whose means may be logged, and `priority` `[B]` if the policy sets priorities in replay.
@@ -442,17 +372,13 @@ class Policy:
         return output
 
     def _batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the batches of one collect. Only on-policy policies use this method; others have a replay buffer.
+        """Yield the batches of one collect; by default, one pass over the samples in random order.
 
-        The default is one pass over the samples in random order. `_forward_learn` is called with each batch before the
-        next batch is requested.
+        `_forward_learn` is called with each batch before the next batch is requested. All ranks take the same number
+        of steps, and each is the step that one process would take on the joined batch.
 
         Args:
-            samples: the samples `[M, ...]` that `_get_train_sample` returned. M may differ between ranks. All ranks
-                take the same number of steps, and each is the step that one process would take on the joined batch.
-
-        Yields:
-            Batches `[B, ...]`.
+            samples: the samples `[M, ...]` that `_get_train_sample` returned. M may differ between ranks.
         """
         sizes = rank_sizes(len(next(tree_leaves(samples))))
         yield from minibatches(self._to_device(samples), self._cfg.learn.batch_size, sizes)
@@ -462,20 +388,13 @@ class Policy:
         return [*self._optimizers.names(), *self.logged_figures]
 
     def _state_dict_learn(self) -> dict[str, Any]:
-        """Return everything that learning changes, for a checkpoint: networks, optimizers, counters.
-
-        The result must be the same on all ranks. `_state_dict_collect` returns what differs between ranks.
-        """
+        """Return everything that learning changes, which must be the same on all ranks, for a checkpoint."""
         targets = {name: target.state_dict() for name, target in self._target_networks.items()}
         state = {"model": self._model.state_dict(), **self._optimizers.state_dict(), **targets.pop("", {})}
         return state | ({"targets": targets} if targets else {})
 
     def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
-        """Restore a state that `_state_dict_learn` returned.
-
-        Args:
-            state: the state. If it has no `optimizer`, a new run starts from a saved model: counters stay at zero.
-        """
+        """Restore a state of `_state_dict_learn`. Without `optimizer`, counters stay at zero: a new run starts."""
         self._model.load_state_dict(state["model"])
         if "optimizer" in state:
             self._optimizers.load_state_dict(state)
@@ -486,25 +405,18 @@ class Policy:
     def _add_optimizer(
         self, name: str, network: nn.Module | dict[str, Trained], *args: Any, **options: Any
     ) -> OptimizerStep:
-        """Create an optimizer of `network`, and include its state in checkpoints.
+        """Create an optimizer. `_forward_learn` calls its `step(self._loss, batch)`; checkpoints contain its state.
 
         Args:
             name: its name in checkpoints and logs; 'model' if it is the policy's only optimizer.
             network: the network to train, or a dict of parts, each with its own optimizer.
-            *args: further arguments of `OptimizerStep`, such as the learning rate.
-            **options: further keyword arguments of `OptimizerStep`.
-
-        Returns:
-            The optimizer. `_forward_learn` calls its `step(self._loss, batch)`.
+            *args: further arguments of `OptimizerStep`, such as the learning rate; also by name.
+            **options: further keyword arguments.
         """
         return self._optimizers.add(name, OptimizerStep(network, self._cfg, *args, **options))
 
     def _add_target(self, name: str) -> nn.Module:
-        """Return a new target network, a copy that `_update_targets` updates, and include its state in checkpoints.
-
-        Args:
-            name: the name of the optimizer of the network, see `_add_optimizer`.
-        """
+        """Return a target network of the network that the optimizer of this name trains; checkpoints include it."""
         learn, optimizer = self._cfg.learn, self._optimizers[name]
         network = self._model if name == "model" else optimizer.network
         freq, theta = learn.get("target_update_freq"), learn.get("target_theta")
@@ -524,12 +436,9 @@ class Policy:
         return torch.autocast(self._device.type, torch.bfloat16)
 
     def _run(self, network: nn.Module, obs: Any, **kwargs: Any) -> Any:
-        """Return a network's output for a batch of observations. It is float32, even with `policy.precision='bf16'`.
+        """Return a network's output for observations `[B, ...]`, arrays or tensors on any device.
 
-        Args:
-            network: the network.
-            obs: observations `[B, ...]`, arrays or tensors on any device.
-            **kwargs: further arguments of the network.
+        It is float32, even with `policy.precision='bf16'`.
         """
         with self._autocast():
             output = network(self._to_device(obs), **kwargs)
@@ -537,7 +446,7 @@ class Policy:
 
     def _run_frozen(self, network: nn.Module, obs: Any, **kwargs: Any) -> Any:
         """Return the result of `_run`; its gradient flows to `kwargs`, but not to the network's parameters."""
-        with frozen(network):
+        with networks.frozen(network):
             return self._run(network, obs, **kwargs)
 
     # For collecting.
@@ -546,10 +455,10 @@ class Policy:
         """Create what collecting needs in addition to the model, such as the schedule of epsilon."""
 
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Tensor]:
-        """Choose actions for collecting, with exploration. By default, they are those of an evaluation.
+        """Choose actions for observations `[N, ...]`, with exploration; by default, those of an evaluation.
 
         Args:
-            obs: observations `[N, ...]`.
+            obs: the observations.
             **kwargs: what `_begin_collect` returned.
 
         Returns:
@@ -558,26 +467,19 @@ class Policy:
         return self._forward_eval(obs)
 
     def _begin_collect(self, envstep: int) -> dict[str, Any]:
-        """Return keyword arguments for `_forward_collect`, such as epsilon. It is called once before each collect.
-
-        Args:
-            envstep: env steps of all ranks so far.
-        """
+        """Return keyword arguments for `_forward_collect`, such as epsilon. It is called once before each collect."""
         return {}
 
     def _process_transition(
         self, obs: Any, policy_output: dict[str, Tensor], timestep: SimpleNamespace
     ) -> dict[str, Any]:
-        """Return what the rollout block stores for one step. Set `stored_outputs` to store more of the policy's output.
+        """Return a row of the rollout block: arrays or tensors `[N, ...]` by column, including `stored_outputs`.
 
         Args:
             obs: the observations `[N, ...]` before the step.
             policy_output: what `_forward_collect` returned for these observations.
             timestep: has `reward`, `done` (terminated) and `traj_flag` (the trajectory ends here: terminated or
                 truncated), each `[N]`, and `info` of the vector environment.
-
-        Returns:
-            One row of the rollout block: arrays or tensors `[N, ...]` by column.
         """
         return {
             "obs": obs,
@@ -609,27 +511,15 @@ class Policy:
 
     @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Any]:
-        """Choose the best actions, without exploration: the model's `action`, or the most likely one by its `logit`.
+        """Return a dict with the best actions, `action` `[N]` or `[N, D]`, for observations `[N, ...]`.
 
-        Args:
-            obs: observations `[N, ...]`.
-
-        Returns:
-            A dict with `action` `[N]` or `[N, D]`.
+        By default, it is the model's `action`, or the most likely one by its `logit`.
         """
         output = self._run(self._model, obs, **({"mode": self.actor_mode} if self.actor_mode else {}))
         return output if "action" in output else output | {"action": mode(output["logit"])}
 
     def _reset_eval(self, env_id: np.ndarray | None = None) -> None:
         """Forget the running episodes of these environments; None means all."""
-
-    def _load_state_dict_eval(self, state: dict[str, Any]) -> None:
-        """Restore what acting needs, for a policy that does not learn. Exploration may need more than the model.
-
-        Args:
-            state: what `_state_dict_learn` returned, or a dict with its `model` alone.
-        """
-        self._model.load_state_dict(state["model"])
 
     def _to_device(self, data: Any) -> Any:
         """Return nested dicts of arrays or tensors as tensors on the policy's device; floats get the model's dtype."""

@@ -111,7 +111,7 @@ class RewardModel:
             NonFiniteError: on every rank, if a loss or a gradient is not finite and such updates are not skipped.
             ValueError: the new rewards are not `[T, N]`.
         """
-        self._set_training(True)
+        set_training(self.networks, True)
         try:
             figures = self.train(block)
             self._optimizers.finish()
@@ -122,7 +122,7 @@ class RewardModel:
             average_buffers(self._drifting)
         figures = figures | self._optimizers.figures()
         self._means.add(figures, list(figures))
-        self._set_training(False)
+        set_training(self.networks, False)
         with torch.no_grad():
             relabelled = self.relabel(block)
         reward, old_TN = relabelled["reward"], block["reward"]
@@ -132,11 +132,6 @@ class RewardModel:
                 f"{tuple(reward.shape)}."
             )
         return {**relabelled, "reward": reward.to(old_TN)}
-
-    def _set_training(self, training: bool) -> None:
-        """Put all networks into training mode or into evaluation mode."""
-        for network in self.networks:
-            set_training(network, training)
 
     def take_figures(self) -> dict[str, float]:
         """Return the means of the figures since the last call, over ranks and blocks; one collective."""

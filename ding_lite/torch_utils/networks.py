@@ -77,15 +77,21 @@ def is_small(network: nn.Module) -> bool:
     return sum(each.numel() for each in parameters) < SMALL and all(each.ndim <= 2 for each in parameters)
 
 
-def set_training(module: nn.Module, training: bool) -> None:
-    """Set training or evaluation mode, as `module.train(training)` does, but ten times faster."""
+def set_training(modules: list[nn.Module], training: bool) -> None:
+    """Set training or evaluation mode of the modules that are not in it, ten times faster than `module.train`."""
+    for module in modules:
+        if module.training != training:
+            _set_training(module, training)
+
+
+def _set_training(module: nn.Module, training: bool) -> None:
     if type(module).train is not nn.Module.train:
         module.train(training)
         return
     module.__dict__["training"] = training
     for child in module._modules.values():
         if child is not None:
-            set_training(child, training)
+            _set_training(child, training)
 
 
 def broadcast_networks(modules: list[nn.Module]) -> None:

@@ -65,5 +65,5 @@ def test_the_checksum_is_of_parameters_and_buffers_alike() -> None:
 def test_a_mode_is_set_as_torch_sets_it() -> None:
     network = nn.Sequential(nn.Linear(1, 1), nn.ModuleDict({"a": nn.Dropout(), "b": nn.ModuleList([nn.Tanh()])}))
     for training in (False, True):
-        set_training(network, training)
+        set_training([network], training)
         assert {part.training for part in network.modules()} == {training}

@@ -41,7 +41,6 @@ from ding_lite.policy.policy_gradient.a2c import (
     init_parameters,
     normalize_advantages,
 )
-from ding_lite.policy.policy_gradient.ppo_checks import check_kl_keys
 from ding_lite.policy.sequences import Sequences
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.distribution import kl_divergence, log_prob, log_prob_entropy, mode, sample
@@ -52,6 +51,7 @@ from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.ranks.collectives import allreduce_data
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from ding_lite.utils.schedule import Scheduled
 from ding_lite.utils.tree import tree_leaves
 
 
@@ -309,3 +309,37 @@ def load_pretrained(model: nn.Module, path: str) -> nn.Module:
             "this policy does not give it: choose the checkpoint of a run with env.norm_obs=False."
         )
     return network
+
+
+def check_kl_keys(cfg: EasyDict) -> None:
+    """Check `target_kl`, `kl_beta`, `pretrained_model_path` and related keys of a compiled config.
+
+    Raises:
+        ConfigError: they contradict each other or another key.
+    """
+    policy, learn, path = cfg.policy, cfg.policy.learn, "policy.learn.pretrained_model_path"
+    uses_target = learn.get("kl_early_stop", False) or learn.get("kl_adaptive", False)
+    if (learn.get("target_kl") is not None) != uses_target:
+        raise ConfigError("policy.learn.target_kl belongs to kl_early_stop=True or kl_adaptive=True: set both.")
+    scheduled = isinstance(learn.kl_beta, Scheduled)
+    if learn.get("kl_adaptive") and scheduled:
+        raise ConfigError(
+            "policy.learn.kl_adaptive=True contradicts the schedule of policy.learn.kl_beta: set only one."
+        )
+    if learn.get("kl_adaptive") and learn.kl_beta <= 0:
+        raise ConfigError("policy.learn.kl_adaptive=True adapts kl_beta: set policy.learn.kl_beta above 0.")
+    if learn.pretrained_model_path is None:
+        return
+    if learn.kl_beta <= 0 and not scheduled:  # a schedule may begin or end with 0
+        raise ConfigError(f"{path} has no effect without a weight: set policy.learn.kl_beta above 0.")
+    if learn.get("kl_adaptive"):
+        raise ConfigError(
+            f"{path} contradicts kl_adaptive=True, which adapts kl_beta to KL(pi_old || pi_new): drop one."
+        )
+    if policy.model.get("lstm_type"):
+        raise ConfigError(f"{path} is not possible with policy.model.lstm_type: leave one out.")
+    if cfg.env.norm_obs.use_norm:
+        raise ConfigError(
+            f"{path} is not possible with env.norm_obs=True: the pretrained policy would see observations that are "
+            "normalised by other statistics than those it learned with. Leave one out."
+        )

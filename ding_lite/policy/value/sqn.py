@@ -122,8 +122,8 @@ class SQNPolicy(Policy):
         if "optimizer" in state:
             self._alpha.load_state_dict(state["alpha"])
 
-    def _load_state_dict_eval(self, state: dict[str, Any]) -> None:
-        super()._load_state_dict_eval(state)
+    def load_to_act(self, state: dict[str, Any]) -> None:
+        super().load_to_act(state)
         if "alpha" in state and hasattr(self, "_alpha"):  # a policy that only evaluates has no temperature
             self._alpha.load_state_dict(state["alpha"])
 
