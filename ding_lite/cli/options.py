@@ -39,11 +39,7 @@ def add_processes(parser: argparse.ArgumentParser) -> None:
 
 
 def check_run_options(args: argparse.Namespace) -> None:
-    """Check the options of `add_run_options`.
-
-    Raises:
-        ConfigError: there is a mistake in them.
-    """
+    """Check the options of `add_run_options`."""
     if args.nproc < 1 or args.max_restarts < 0:
         raise ConfigError(f"expected --nproc >= 1 and --max-restarts >= 0, got {args.nproc} and {args.max_restarts}.")
     if args.divide and args.mode == "rpc":
@@ -53,11 +49,7 @@ def check_run_options(args: argparse.Namespace) -> None:
 
 
 def check_seeds(args: argparse.Namespace) -> None:
-    """Check that no seed is given twice.
-
-    Raises:
-        ConfigError: one is.
-    """
+    """Check that no seed is given twice."""
     for index, seed in enumerate(args.seeds or []):
         if seed in args.seeds[:index]:
             raise ConfigError(f"-s: seed {seed} is given twice, and both runs would be the same: leave one out.")
@@ -69,9 +61,6 @@ def check_at_least(args: argparse.Namespace, **lowest: int) -> None:
     Args:
         args: the options.
         **lowest: the smallest value of each option, by its name with underscores.
-
-    Raises:
-        ConfigError: one is smaller.
     """
     for name, least in lowest.items():
         value = getattr(args, name)
@@ -120,11 +109,7 @@ def show_notes(notes: Iterable[str]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file, and its directory if needed.
-
-    Raises:
-        UserError: it cannot be written.
-    """
+    """Write a file, and its directory if needed."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

@@ -102,11 +102,7 @@ def _fold_example(line: str, width: int) -> str:
 
 
 def parse(name: str, command: Command, words: Sequence[str]) -> argparse.Namespace:
-    """Return the options of a command; its words `key=value` are in `words`.
-
-    Raises:
-        SystemExit: with one line and status 2, if a word is not what the command takes.
-    """
+    """Return the options of a command; its words `key=value` are in `words`."""
     takes = "key=value" in command.usage
     # Overrides are taken out first, because `-s 0 1 key=value` would take them.
     overrides = [word for word in words if takes and OVERRIDE.match(word)]

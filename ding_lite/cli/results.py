@@ -244,11 +244,7 @@ def add_drawing(parser: argparse.ArgumentParser) -> None:
 
 
 def read_options(args: argparse.Namespace, runs: Sequence[Run]) -> PlotOptions:
-    """Return what to draw.
-
-    Raises:
-        UserError: a number is out of range, or no run has a figure.
-    """
+    """Return what to draw."""
     check_at_least(args, window=1)
     metrics = tuple(dict.fromkeys(args.metric or [RETURN]))
     for metric in metrics:
@@ -283,11 +279,7 @@ def find_removals(args: argparse.Namespace) -> list[Removal]:
 
 
 def _agrees(question: str) -> bool:
-    """Return whether the user agrees.
-
-    Raises:
-        UserError: there is nobody to ask.
-    """
+    """Return whether the user agrees."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise UserError("Nothing was removed: there is no terminal to ask on. Give --yes to remove it.")
     try:

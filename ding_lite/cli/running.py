@@ -89,11 +89,7 @@ def _resume(directory: str, words: Sequence[str]) -> None:
 
 
 def evaluate(config: str | tuple[dict[str, Any], dict[str, Any]], checkpoint: str, args: argparse.Namespace) -> None:
-    """Evaluate a checkpoint with a config, and with the seed, the number of episodes and the words of a command.
-
-    Raises:
-        UserError: a mistake in them.
-    """
+    """Evaluate a checkpoint with a config, and with the seed, the number of episodes and the words of a command."""
     limits, overrides = split_words(args.words)
     for key in limits:
         raise ConfigError(f"{key} has no effect on an evaluation: leave it out, or set the length with --episodes.")
@@ -123,20 +119,12 @@ def _launch(args: argparse.Namespace) -> int:
 def check_limits(
     config: str | Sequence[dict[str, Any]], limits: dict[str, int], overrides: Sequence[str]
 ) -> dict[str, int]:
-    """Return limits under the names of the parameters of a config's pipeline.
-
-    Raises:
-        ConfigError: the pipeline has no such limit, or the config cannot be read.
-    """
+    """Return limits under the names of the parameters of a config's pipeline."""
     return limits_for(load_pipeline(PIPELINE_OF[find_policy(config, overrides).learns_from]), limits)
 
 
 def read_resumable(directory: str) -> SavedRun:
-    """Return what the run in a directory has saved.
-
-    Raises:
-        ConfigError: there is no run to continue.
-    """
+    """Return what the run in a directory has saved."""
     path = os.path.join(directory, "total_config.py")
     if not os.path.isdir(directory):
         raise ConfigError(f"Cannot resume '{directory}': there is no such directory.")
@@ -157,9 +145,6 @@ def find_end(directory: str, words: Sequence[str], any_word: bool = False) -> st
         directory: the experiment directory.
         words: the user's `key=value`, which may raise the limit that the run has reached.
         any_word: whether a finished run goes on with any words, such as a greater data set.
-
-    Raises:
-        ConfigError: a limit in the words is not a number.
     """
     result = read_result(directory)
     reason = result.get("stop_reason", "interrupted")
@@ -182,11 +167,7 @@ def find_end(directory: str, words: Sequence[str], any_word: bool = False) -> st
 
 
 def split_words(words: Sequence[str]) -> tuple[dict[str, int], list[str]]:
-    """Separate the limits `max_env_step=...` and `max_train_iter=...` from overrides of the config.
-
-    Raises:
-        ConfigError: a word is not `key=value`, or its key is unknown.
-    """
+    """Separate the limits `max_env_step=...` and `max_train_iter=...` from overrides of the config."""
     limits: dict[str, int] = {}
     overrides = []
     for word in words:

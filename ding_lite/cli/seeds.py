@@ -102,9 +102,6 @@ def resume_runs(args: argparse.Namespace) -> int:
 
     Args:
         args: the options of the command `resume`.
-
-    Raises:
-        UserError: this process was started by a launcher, or there is no run in one of the directories.
     """
     if read_launch() is not None:
         raise UserError("Several runs start processes of their own: leave the launcher out, or give one directory.")

@@ -135,9 +135,6 @@ def write_starter(env_id: str, algorithm: str | None = None, output: str | None 
         env_id: a gymnasium id.
         algorithm: a registered policy; None: the first of `DEFAULT_ALGORITHMS` that fits.
         output: the file; None: one in the current directory, named for both.
-
-    Raises:
-        ConfigError: there is no such environment or algorithm, they do not fit, or the file exists.
     """
     algorithm = algorithm or _find_algorithm(env_id)
     name = f"{_short_name(env_id)}_{algorithm}"
@@ -172,11 +169,7 @@ def write_starter(env_id: str, algorithm: str | None = None, output: str | None 
 
 
 def starter_pair(env_id: str, algorithm: str, exp_name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return `(main_config, create_config)`. Values of keys that matter are `Key`s, whose meanings become comments.
-
-    Raises:
-        ConfigError: there is no such algorithm, or it learns from a data set.
-    """
+    """Return `(main_config, create_config)`. Values of keys that matter are `Key`s, whose meanings become comments."""
     policy_cls = POLICY_REGISTRY.find(algorithm)
     if policy_cls.learns_from == "dataset":
         raise ConfigError(

@@ -1,4 +1,7 @@
-"""Reads, compiles, checks and saves configs. `config.py` explains what compiling means."""
+"""Reads, compiles, checks and saves configs. `config.py` explains what compiling means.
+
+A mistake raises `ConfigError`, whose message names the key, what was expected and found, and what to do.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -22,7 +22,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY, TRACKER_REGISTRY, ConfigEr
 from ding_lite.utils.schedule import DECISIONS, Schedule, Scheduled, find_schedules
 from ding_lite.utils.tree import tree_leaves
 
-ROUNDED = (  # the least that a part plays, and the number of environments that play it together
+ROUNDED = (  # counts that are rounded up, each to a multiple of the second key
     ("policy.collect.n_sample", "env.collector_env_num"),
     ("policy.collect.n_episode", "env.collector_env_num"),
     ("env.n_evaluator_episode", "env.evaluator_env_num"),
@@ -30,13 +30,9 @@ ROUNDED = (  # the least that a part plays, and the number of environments that 
 
 
 def round_counts(cfg: EasyDict, notes: list[str]) -> None:
-    """Round counts of samples and episodes up to multiples of the environments that play them together.
+    """Round counts of samples and episodes up to multiples of the environments that play them together, in place.
 
-    A batch that is larger than an on-policy collect is reduced to the collect.
-
-    Args:
-        cfg: a compiled config; changed in place.
-        notes: a sentence is appended for every count that is rounded.
+    A batch that is larger than an on-policy collect is reduced to the collect. `notes` says what has changed.
     """
     for path, divisor in ROUNDED:
         value, number = get_key(cfg, path), get_key(cfg, divisor)
@@ -54,11 +50,7 @@ def round_counts(cfg: EasyDict, notes: list[str]) -> None:
 
 
 def check_values(cfg: EasyDict) -> None:
-    """Check a compiled config for values that contradict each other or cannot be used.
-
-    Raises:
-        ConfigError: the first mistake found.
-    """
+    """Check a compiled config for values that contradict each other or cannot be used."""
     if not cfg.exp_name.strip() or "\0" in cfg.exp_name:
         raise ConfigError(f"exp_name: expected the name of a directory, got {show(cfg.exp_name)}.")
     if cfg.tracker.type is not None:
@@ -124,14 +116,7 @@ def check_policy(cfg: EasyDict) -> None:
     """Check schedules, and the policy's values against each other and the rest of the config.
 
     The policy's own check sees the config with the first, and then with the last, number of every schedule. These
-    numbers are `Scheduled`, so that it can see where there is a schedule.
-
-    Args:
-        cfg: a compiled config. A check may set values that depend on others.
-
-    Raises:
-        ConfigError: a schedule depends on a count that the policy's pipeline does not have, decides what a
-            compiled loss does, or changes a number that this run reads only once; or two values contradict each other.
+    numbers are `Scheduled`, so that it can see where there is a schedule. It may set values that depend on others.
     """
     policy_cls: Any = POLICY_REGISTRY.find(cfg.policy.type)
     schedules = find_schedules(cfg.policy, declared_keys(policy_cls))
@@ -174,13 +159,6 @@ def check_memory(cfg: EasyDict, observation_space: gymnasium.Space[Any]) -> None
     """Check that the buffers and networks of a config fit into the memory of this machine.
 
     Without this check, the run would fail much later, when the memory is allocated or filled.
-
-    Args:
-        cfg: the compiled config.
-        observation_space: the space of one observation of one environment.
-
-    Raises:
-        ConfigError: the size of one key needs more memory than the machine has.
     """
     obs_bytes = sum(leaf.nbytes for leaf in tree_leaves(create_empty_array(observation_space, 1)))
     obs_bytes *= cfg.policy.get("unroll_len", 1)
@@ -203,14 +181,7 @@ def check_memory(cfg: EasyDict, observation_space: gymnasium.Space[Any]) -> None
 
 
 def check_normalization(cfg: EasyDict) -> None:
-    """Check that the policy's training loop can normalise what the config wants normalised.
-
-    Args:
-        cfg: the compiled config.
-
-    Raises:
-        ConfigError: it cannot.
-    """
+    """Check that the policy's training loop can normalise what the config wants normalised."""
     norm_obs, norm_reward = cfg.env.norm_obs, cfg.env.norm_reward
     offline = POLICY_REGISTRY.find(cfg.policy.type).learns_from == "dataset"
     if norm_obs.offline_stats.use_offline_stats and norm_obs.use_norm and not offline:
@@ -234,14 +205,7 @@ def check_normalization(cfg: EasyDict) -> None:
 
 
 def check_observations(observation_space: gymnasium.Space[Any]) -> None:
-    """Check that `env.norm_obs` has something to normalise.
-
-    Args:
-        observation_space: the space of one observation, as the policy sees it.
-
-    Raises:
-        ConfigError: no part of an observation consists of floats.
-    """
+    """Check that `env.norm_obs` has something to normalise in the observations that the policy sees."""
     if not _has_floats(observation_space):
         raise ConfigError(
             f"env.norm_obs=True, but the observations are {observation_space}: images of bytes are scaled to 0..1 by "

@@ -1,6 +1,7 @@
 """Translates keys of DI-engine's config files that have a different name or no meaning in ding_lite.
 
-A key that is declared by one of the config's classes is never translated.
+A key that is declared by one of the config's classes is never translated. The functions change `user`, the nested keys
+that the user set, in place, and append a sentence to `notes` for every value that they translate or ignore.
 """
 
 from __future__ import annotations
@@ -192,18 +193,7 @@ CREATED = ("env", "env_manager", "policy", "replay_buffer", "reward_model")  # p
 
 
 def translate_create(create: dict[str, Any], notes: list[str]) -> dict[str, Any]:
-    """Turn `create_config` into keys of the compiled config.
-
-    Args:
-        create: `create_config`.
-        notes: a sentence is appended for every value that is translated or ignored.
-
-    Returns:
-        Nested keys, in the form of `main_config`.
-
-    Raises:
-        ConfigError: an unknown key or environment manager, or a value of the wrong type.
-    """
+    """Return the nested keys of `create_config` in the form of `main_config`."""
     for key, value in create.items():
         path = f"create_config.{key}"
         if not isinstance(value, dict):
@@ -227,12 +217,7 @@ def translate_create(create: dict[str, Any], notes: list[str]) -> dict[str, Any]
 
 
 def rename_buffer(user: dict[str, Any], notes: list[str]) -> None:
-    """Replace a buffer type of DI-engine, set in `main_config`, by the one used here.
-
-    Args:
-        user: the nested keys that the user set; changed in place.
-        notes: a sentence is appended if the type is replaced.
-    """
+    """Replace a buffer type of DI-engine, set in `main_config`, by the one used here."""
     path = f"{BUFFER}.type"
     if isinstance(name := get_key(user, path), str):
         set_key(user, path, _rename_type("replay_buffer", name, path, notes))
@@ -255,12 +240,7 @@ def _rename_type(part: str, name: Any, path: str, notes: list[str]) -> Any:
 
 
 def choose_hybrid(user: dict[str, Any], notes: list[str]) -> None:
-    """Replace the type of a policy by that of its variant for hybrid actions if `action_space` is 'hybrid'.
-
-    Args:
-        user: the nested keys that the user set; changed in place.
-        notes: a sentence is appended if the type is replaced.
-    """
+    """Replace the type of a policy by that of its variant for hybrid actions if `action_space` is 'hybrid'."""
     name = get_key(user, "policy.type")
     if isinstance(name, str) and name in HYBRID_POLICIES and "hybrid" in given_action_spaces(user).values():
         set_key(user, "policy.type", HYBRID_POLICIES[name])
@@ -277,15 +257,7 @@ def given_action_spaces(user: dict[str, Any]) -> dict[str, Any]:
 def rename_keys(user: dict[str, Any], known: Schema, notes: list[str]) -> None:
     """Replace old names of keys (`RENAMED_KEYS`), optimizers and retired environments by the current ones.
 
-    `True` and `False` for one of the `SWITCHES` become its key `use_norm`.
-
-    Args:
-        user: the nested keys that the user set; changed in place.
-        known: the schema of the config.
-        notes: a sentence is appended for every replacement.
-
-    Raises:
-        ConfigError: the old and the new name are set to different values.
+    `True` and `False` for one of the `SWITCHES` become its key `use_norm`. `known` is the schema of the config.
     """
     for path, (present, reason) in REDUNDANT_KEYS.items():
         if present in known and path not in known and pop_key(user, path) is not None:
@@ -326,11 +298,7 @@ def _rename_optimizer(user: dict[str, Any], notes: list[str]) -> None:
 
 
 def _read_scheduler(user: dict[str, Any], path: str, known: Schema) -> None:
-    """Replace one of the `SCHEDULERS` by a schedule of the number that it multiplies.
-
-    Raises:
-        ConfigError: it is malformed, or its number has another schedule.
-    """
+    """Replace one of the `SCHEDULERS` by a schedule of the number that it multiplies."""
     lowest, number = SCHEDULERS[path]
     if path in known or number not in known or (value := pop_key(user, path)) is None:
         return
@@ -356,15 +324,7 @@ def _rename_encoder(user: dict[str, Any], notes: list[str]) -> None:
 
 
 def take_loop_keys(user: dict[str, Any], schema: Schema) -> None:
-    """Remove `policy.on_policy` and `policy.offline`, because the class of the policy determines its training loop.
-
-    Args:
-        user: the nested keys that the user set; changed in place.
-        schema: the schema of the config.
-
-    Raises:
-        ConfigError: one of the two keys contradicts the class.
-    """
+    """Remove `policy.on_policy` and `policy.offline`, because the class of the policy determines its training loop."""
     policy_type = schema["policy.type"].default
     policy_cls = POLICY_REGISTRY.find(policy_type)
     learns_from = policy_cls.learns_from
@@ -392,9 +352,6 @@ def import_module(name: str) -> ModuleType:
 
     The module paths of DI-engine are accepted for modules of this package: `ding_lite.policy.cql`, for instance,
     imports `ding_lite.policy.offline.cql`.
-
-    Raises:
-        ImportError: no module has this name, or it fails to import another one.
     """
     try:
         return importlib.import_module(name)

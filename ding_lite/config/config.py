@@ -81,11 +81,7 @@ def read_limits(path: str | Path) -> dict[str, int]:
 
 
 def read_pair(input_cfg: str | Path | Sequence[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return `(main_config, create_config)`, which are given themselves or by the path of a Python file.
-
-    Raises:
-        ConfigError: the file cannot be read, or two dicts were expected and something else was found.
-    """
+    """Return `(main_config, create_config)`, which are given themselves or by the path of a Python file."""
     pair = read_config(input_cfg) if isinstance(input_cfg, (str, Path)) else input_cfg
     if not isinstance(pair, Sequence) or len(pair) != 2 or not all(isinstance(part, dict) for part in pair):
         raise ConfigError(f"Expected (main_config, create_config) or the path of a config file, got {show(pair)}.")
@@ -126,15 +122,7 @@ def _run_file(path: Path) -> types.ModuleType:
 
 
 def find_policy(input_cfg: str | Path | Sequence[dict[str, Any]], overrides: Sequence[str] = ()) -> Any:
-    """Return the class of a config's policy.
-
-    Args:
-        input_cfg: `(main_config, create_config)`, or the path of a Python file that defines both.
-        overrides: `dotted.key=value` strings, which replace values of the config.
-
-    Raises:
-        ConfigError: the config cannot be read, or its policy is not registered.
-    """
+    """Return the class of a config's policy; arguments as for `compile_config`."""
     policy_type = get_key(_merge_user(read_pair(input_cfg), overrides)[0], "policy.type")
     if not isinstance(policy_type, str):
         raise ConfigError(
@@ -149,13 +137,8 @@ def replace_values(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return `(main_config, create_config)` with other values; the given dicts are not changed.
 
-    Args:
-        input_cfg: as in `find_policy`.
-        values: nested dicts, whose keys may be dotted. A dict is merged into the config's dict; a schedule replaces
-            another one, and a dict any other value. A `Path` becomes a string.
-
-    Raises:
-        ConfigError: the config cannot be read, or a value cannot be part of a config.
+    `values` are nested dicts, whose keys may be dotted. A dict is merged into the config's dict; a schedule replaces
+    another one, and a dict any other value. A `Path` becomes a string.
     """
     main, create = read_pair(input_cfg)
     main = sc.plain(main, "main_config")
@@ -179,18 +162,7 @@ def divided_sizes(
 ) -> list[str]:
     """Return overrides that divide batch size, n_sample and n_episode among the processes of a run.
 
-    A value is divided whether the user set it or it is the default of a class.
-
-    Args:
-        input_cfg: as in `compile_config`.
-        world_size: number of processes.
-        overrides: overrides that apply before the division.
-
-    Returns:
-        `dotted.key=value` strings.
-
-    Raises:
-        ConfigError: a value is not a multiple of `world_size`, or the config contains a mistake.
+    A value is divided whether the user set it or it is the default of a class. `overrides` apply before the division.
     """
     user, _, _ = _merge_user(read_pair(input_cfg), overrides)
     schema = sc.config_schema(user, model_given=True)
@@ -341,11 +313,7 @@ def _import_modules(user: dict[str, Any]) -> None:
 def _checked_items(
     node: dict[str, Any], prefix: str, schema: sc.Schema, texts: Mapping[str, str], notes: list[str]
 ) -> Iterator[tuple[str, Any]]:
-    """Check the keys that the user set, and yield each dotted key with its value.
-
-    Raises:
-        ConfigError: an unknown key, or a value of the wrong type or range.
-    """
+    """Check the keys that the user set, and yield each dotted key with its value."""
     for key, value in node.items():
         path = prefix + key
         declared = schema.get(path)

@@ -86,14 +86,11 @@ ENCODER = "policy.model.encoder"
 
 
 def config_schema(user: dict[str, Any], model_given: bool = False) -> Schema:
-    """Return the schema of a config: every key that the classes of its types declare.
+    """Return the schema of a config: every key that the classes of its types declare, whose modules are imported.
 
     Args:
-        user: the nested keys that the user set. The modules that register its types must have been imported.
+        user: the nested keys that the user set.
         model_given: whether the user passes a model object. `policy.model` may then contain any keys.
-
-    Raises:
-        ConfigError: a type is missing or not registered.
     """
     policy_type, env_type = get_key(user, "policy.type"), get_key(user, "env.type", ENV_DEFAULTS["type"])
     types = {"policy": policy_type, "env": env_type}
@@ -129,12 +126,9 @@ def config_schema(user: dict[str, Any], model_given: bool = False) -> Schema:
 
 
 def class_options(cls: type, prefix: str, base: Mapping[str, Any] = {}) -> Schema:
-    """Return the keys that a class and its base classes declare.
+    """Return the keys that a class and its base classes declare, after a prefix such as 'policy.'.
 
-    Args:
-        cls: the class.
-        prefix: written in front of each key, such as 'policy.'.
-        base: keys to start from; the class may change their defaults.
+    The class may change the defaults of the keys in `base`.
     """
     keys = {prefix + path: key for path, key in declared_keys(cls, base).items()}
     return {path: replace(key, default=plain(key.default, path)) for path, key in keys.items()}
@@ -143,13 +137,7 @@ def class_options(cls: type, prefix: str, base: Mapping[str, Any] = {}) -> Schem
 def model_options(policy_cls: type, cfg: Mapping[str, Any], schema: Schema) -> Schema:
     """Return the keys of `policy.model`: the parameters of the constructor of the model class, and of its encoder.
 
-    Args:
-        policy_cls: the class of the policy, which names its default model.
-        cfg: a config, whose `policy.model.type` and `policy.model.encoder` name the classes, if they are set.
-        schema: the schema of the policy; its defaults for `policy.model` replace those of the model.
-
-    Raises:
-        ConfigError: no model or no encoder has this name.
+    `cfg` may name these classes, and `policy_cls` the default model. What `schema` declares replaces their defaults.
     """
     # default_model may be an instance method, as in DI-engine, but it does not need an initialised policy.
     policy: Any = object.__new__(policy_cls)
@@ -178,13 +166,9 @@ def _encoder_options(encoder: Any) -> Schema:
 
 
 def _constructor_keys(cls: Any, prefix: str, schema: Schema, skip: int = 0) -> Schema:
-    """Return the parameters of a constructor as keys.
+    """Return the parameters of a constructor as keys after a prefix, without the first `skip` of them.
 
-    Args:
-        cls: the class.
-        prefix: written in front of each name.
-        schema: declarations that replace default and meaning of some keys.
-        skip: number of parameters to leave out at the beginning.
+    What `schema` declares replaces default and meaning.
     """
     try:
         hints = typing.get_type_hints(cls.__init__)
@@ -208,11 +192,7 @@ def _constructor_keys(cls: Any, prefix: str, schema: Schema, skip: int = 0) -> S
 def drop_unused(cfg: dict[str, Any], schema: Schema, given: Mapping[str, Any], notes: list[str]) -> None:
     """Remove the keys of options that are off from a compiled config, see `Key.needs`.
 
-    Args:
-        cfg: the config; changed in place.
-        schema: its schema.
-        given: the values that the user set, by dotted key.
-        notes: a sentence is appended for every such key to which the user gave another value than the default.
+    `notes` gets a sentence for every such key to which the user gave (`given`) another value than the default.
     """
     for path, key in schema.items():
         option = key.option(path, schema)
@@ -244,9 +224,6 @@ def plain(value: Any, path: str, depth: int = 0) -> Any:
         value: the config, or a value in it.
         path: its dotted key, for messages.
         depth: the level of nesting of `value`.
-
-    Raises:
-        ConfigError: a value of another type, a key that is not a string, or more than `MAX_DEPTH` levels.
     """
     if depth > MAX_DEPTH:
         raise ConfigError(f"{path[:80]}...: nested deeper than {MAX_DEPTH} levels. Does it contain itself?")

@@ -27,14 +27,7 @@ KINDS: dict[str, type] = {
 def set_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) -> None:
     """Set the model's shapes and bounds from the environment's spaces; what the user has set must agree with them.
 
-    Args:
-        cfg: the compiled config; missing shapes are written into it.
-        env_spec: the spaces of the environment.
-        model_given: whether the user passes a model object. Its shapes are then not set.
-
-    Raises:
-        ConfigError: a shape differs or cannot be derived, the policy does not support the action space, or the buffers
-            exceed this machine's memory.
+    If `model_given`, the user passes a model object, whose shapes are not set.
     """
     policy_cls, model, space = POLICY_REGISTRY.find(cfg.policy.type), cfg.policy.model, env_spec.action_space
     kind = _check_actions(cfg.policy.type, policy_cls, space)
@@ -73,11 +66,7 @@ def set_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) -> N
 
 
 def _check_actions(policy_type: str, policy_cls: type, space: gymnasium.Space[Any]) -> str:
-    """Return the kind of a space of actions, see `_kind_of`.
-
-    Raises:
-        ConfigError: no built-in model has such actions, or the policy does not take them.
-    """
+    """Return the kind of a space of actions, see `_kind_of`."""
     kind = _kind_of(space)
     if kind is None:
         raise ConfigError(
@@ -92,11 +81,7 @@ def _check_actions(policy_type: str, policy_cls: type, space: gymnasium.Space[An
 
 
 def _fit_range(cfg: EasyDict, unit_actions: bool, options: sc.Schema, space: gymnasium.Space[Any]) -> None:
-    """If a number of the actions ranges elsewhere than from -1 to 1, let the model be unbounded, if it can be.
-
-    Raises:
-        ConfigError: the policy acts between -1 and 1, or the user bounds the model.
-    """
+    """If a number of the actions ranges elsewhere than from -1 to 1, let the model be unbounded, if it can be."""
     name = ""
     if isinstance(space, gymnasium.spaces.Dict):
         space, name = space["action_args"], " of 'action_args'"
@@ -125,13 +110,8 @@ def _fit_range(cfg: EasyDict, unit_actions: bool, options: sc.Schema, space: gym
 def check_action_space(user: dict[str, Any]) -> None:
     """Check that the policy takes the kind of actions that `action_space` names, if it names one of `KINDS`.
 
-    Without this check, the message would be about the model's parameter, and would not say which policy to use.
-
-    Args:
-        user: the nested keys that the user set, whose `policy.type` is registered.
-
-    Raises:
-        ConfigError: the policy takes other actions.
+    Without this check, the message would be about the model's parameter, and would not say which policy to use. `user`
+    has the nested keys that the user set.
     """
     policy_type = get_key(user, "policy.type")
     for path, kind in given_action_spaces(user).items():

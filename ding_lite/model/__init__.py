@@ -1,4 +1,7 @@
-"""Neural networks: encoders, heads, and the models that policies train."""
+"""Neural networks: encoders, heads, and the models that policies train.
+
+A constructor raises `ConfigError` if an argument has a value that is not possible.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -133,9 +133,6 @@ def create_actor_head(
         fixed_sigma_value: see `GaussianHead`.
         bound_type: see `GaussianHead`.
         norm_type: normalisation of the hidden layers, see `with_norm`.
-
-    Raises:
-        ConfigError: an argument has an unknown value, or the shape does not fit the kind of action.
     """
     check_choice("action_space", action_space, ACTION_SPACES)
     check_choice("sigma_type", sigma_type, SIGMA_TYPES)

@@ -51,9 +51,6 @@ def single_size(action_shape: ActionShape | HybridShape, of: str = "") -> int:
     Args:
         action_shape: the shape in the config.
         of: whose shape it is, for the message.
-
-    Raises:
-        ConfigError: it is another shape.
     """
     sizes = action_shape if isinstance(action_shape, list | tuple) else [action_shape]
     if len(sizes) != 1 or not isinstance(sizes[0], Integral):  # NumPy's integers are too
@@ -62,11 +59,7 @@ def single_size(action_shape: ActionShape | HybridShape, of: str = "") -> int:
 
 
 def branch_options(action_shape: Any) -> list[int]:
-    """Return the `action_shape` of a multi-discrete action, the number of options of each branch, as a list.
-
-    Raises:
-        ConfigError: it is not a list of whole numbers.
-    """
+    """Return the `action_shape` of a multi-discrete action, the number of options of each branch, as a list."""
     given = action_shape if isinstance(action_shape, Sequence) else ()
     if not given or not all(isinstance(options, Integral) for options in given):
         raise ConfigError(f"policy.model.action_shape: expected a list of numbers of options, got {action_shape}.")
@@ -74,12 +67,7 @@ def branch_options(action_shape: Any) -> list[int]:
 
 
 def hybrid_sizes(action_shape: Any) -> tuple[int, int]:
-    """Return the number of action types and the number of arguments, from the `action_shape` of a hybrid action.
-
-    Raises:
-        ConfigError: it is not a dict of DI-engine's keys `action_type_shape` and `action_args_shape`, each a number or
-            a list of one number.
-    """
+    """Return the number of action types and the number of arguments, from the `action_shape` of a hybrid action."""
     if not isinstance(action_shape, Mapping) or sorted(action_shape) != sorted(HYBRID_SHAPES):
         expected = f"a dict of {' and '.join(HYBRID_SHAPES)}"
         raise ConfigError(f"policy.model.action_shape of a hybrid action must be {expected}, got {action_shape}.")
@@ -95,9 +83,6 @@ def check_choice(key: str, value: str | None, choices: Sequence[str | None], els
         value: its value in the config.
         choices: the allowed values.
         elsewhere: values that other classes take, and a sentence that says which.
-
-    Raises:
-        ConfigError: the value is not one of the choices.
     """
     if value not in choices:
         words = [choice for choice in choices if choice is not None]

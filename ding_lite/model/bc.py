@@ -35,9 +35,6 @@ class BC(nn.Module):
         actor_head_layer_num: hidden layers in the head before its output.
         bound_type: 'tanh' keeps continuous actions between -1 and 1; None: no bound.
         **options: see `ValueNetwork`.
-
-    Raises:
-        ConfigError: an argument has an unknown value.
     """
 
     @with_arguments_of(ValueNetwork, without=("head_hidden_size", "head_layer_num", "noise"))
@@ -85,9 +82,6 @@ class DiscreteBC(DQN):
     Args:
         action_space: only 'discrete'.
         **options: see `DQN`.
-
-    Raises:
-        ConfigError: an argument has an unknown value.
     """
 
     @with_arguments_of(DQN, without=("noise",))
@@ -115,9 +109,6 @@ class ContinuousBC(BC):
         actor_head_layer_num: hidden layers in addition to the first one.
         encoder_hidden_size_list: sizes of the encoder's layers. None: vectors are passed to the head directly.
         **options: see `BC`.
-
-    Raises:
-        ConfigError: an argument has an unknown value.
     """
 
     @with_arguments_of(BC)

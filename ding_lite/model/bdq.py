@@ -31,9 +31,6 @@ class BDQ(ValueNetwork):
         v_layer_num: hidden layers of V; None: `layer_num`.
         action_shape: number of options of each branch; or one number, if an action is a single choice.
         **options: see `ValueNetwork`, whose head stands for V and each A_d.
-
-    Raises:
-        ConfigError: the sizes of the branches are missing, contradict each other, or are not a list of numbers.
     """
 
     @with_arguments_of(ValueNetwork, without=("head_layer_num",))

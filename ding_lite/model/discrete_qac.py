@@ -9,34 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ding_lite.model.arguments import ActionShape, ObsShape, single_size, with_arguments_of
 from ding_lite.model.mlp import MLP
-from ding_lite.model.qac import ActorCritic, ActorNetwork
+from ding_lite.model.qac import ActorCritic, ActorNetwork, CriticNetwork
 from ding_lite.utils.registry import MODEL_REGISTRY
-
-
-class DiscreteCriticNetwork(nn.Module):
-    """Critics of all discrete actions of a state, which share only the encoder.
-
-    Args:
-        encoder: maps observations to features.
-        sizes: number of features, the sizes of a critic's hidden layers, A.
-        num: C.
-        **layers: activation and normalisation, see `MLP`.
-    """
-
-    def __init__(self, encoder: nn.Module, sizes: Sequence[int], num: int, **layers: Any) -> None:
-        super().__init__()
-        self.encoder = encoder
-        self.heads = nn.ModuleList(MLP(sizes, output=True, **layers) for _ in range(num))
-
-    def forward(self, obs: Tensor) -> Tensor:
-        """Return values `[C, B, A]` for observations `[B, ...]`."""
-        x = self.encoder(obs)
-        return torch.stack([head(x) for head in self.heads])
 
 
 @MODEL_REGISTRY.register("discrete_qac")
@@ -47,9 +25,6 @@ class DiscreteQAC(ActorCritic):
         action_shape: A.
         twin_critic: two critics instead of one.
         **options: see `ActorCritic`.
-
-    Raises:
-        ConfigError: `action_shape` is not a whole number.
     """
 
     @with_arguments_of(ActorCritic)
@@ -62,12 +37,10 @@ class DiscreteQAC(ActorCritic):
         **options: Any,
     ) -> None:
         super().__init__(obs_shape, *args, **options)
-        actor_sizes, critic_sizes = (
-            [self.size, *sizes, single_size(action_shape)] for sizes in (self.actor_sizes, self.critic_sizes)
-        )
-        encoders = [self.new_encoder() for _ in range(2)]
+        number, encoders = single_size(action_shape), [self.new_encoder() for _ in range(2)]
+        actor_sizes, critic_sizes = [self.size, *self.actor_sizes, number], [self.size, *self.critic_sizes]
         self.actor = ActorNetwork(encoders[0], MLP(actor_sizes, output=True, **self.layer_options))
-        self.critic = DiscreteCriticNetwork(encoders[1], critic_sizes, 1 + twin_critic, **self.layer_options)
+        self.critic = CriticNetwork(encoders[1], critic_sizes, 1 + twin_critic, number, **self.layer_options)
 
     def compute_actor(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict with `logit` `[B, A]`."""

@@ -6,7 +6,6 @@ Shapes: B samples, A discrete actions, K quantiles or atoms, H features, E numbe
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -30,15 +29,9 @@ class QRDQN(ValueNetwork):
 
     @with_arguments_of(ValueNetwork)
     def __init__(
-        self,
-        obs_shape: ObsShape,
-        action_shape: ActionShape,
-        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
-        *args: Any,
-        num_quantiles: int = 32,
-        **options: Any,
+        self, obs_shape: ObsShape, action_shape: ActionShape, *args: Any, num_quantiles: int = 32, **options: Any
     ) -> None:
-        super().__init__(obs_shape, encoder_hidden_size_list, *args, **options)
+        super().__init__(obs_shape, *args, **options)
         self._shape = (single_size(action_shape), num_quantiles)
         self.head = DiscreteHead(output_size=math.prod(self._shape), **self.head_options)
 
@@ -117,13 +110,12 @@ class ImplicitQuantileNetwork(ValueNetwork):
         self,
         obs_shape: ObsShape,
         action_shape: ActionShape,
-        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         *args: Any,
         num_quantiles: int = 32,
         quantile_embedding_size: int = 128,
         **options: Any,
     ) -> None:
-        super().__init__(obs_shape, encoder_hidden_size_list, *args, **options)
+        super().__init__(obs_shape, *args, **options)
         sizes = dict(output_size=single_size(action_shape), quantile_embedding_size=quantile_embedding_size)
         self.head = QuantileHead(**sizes, **self.head_options)
         self.num_quantiles = num_quantiles
@@ -205,11 +197,7 @@ class FQF(ImplicitQuantileNetwork):
 
 
 def check_support(v_min: float, v_max: float, n_atom: int) -> None:
-    """Check the support of a categorical distribution, `n_atom` atoms equally spaced from `v_min` to `v_max`.
-
-    Raises:
-        ConfigError: v_min is not smaller than v_max, or there are fewer than two atoms.
-    """
+    """Check the support of a categorical distribution, `n_atom` atoms equally spaced from `v_min` to `v_max`."""
     if not v_min < v_max:
         raise ConfigError(
             f"policy.model.v_min={v_min} must be smaller than policy.model.v_max={v_max}: set them to the smallest and "
@@ -278,9 +266,6 @@ class RainbowDQN(ValueNetwork):
         dueling: compute the head's output from a value and advantages.
         distributional: estimate a distribution; False: only action values, as `DQN` does, without a support.
         **options: see `ValueNetwork`.
-
-    Raises:
-        ConfigError: there is no such support, see `check_support`.
     """
 
     @with_arguments_of(ValueNetwork)
@@ -288,7 +273,6 @@ class RainbowDQN(ValueNetwork):
         self,
         obs_shape: ObsShape,
         action_shape: ActionShape,
-        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         *args: Any,
         v_min: float = -10.0,
         v_max: float = 10.0,
@@ -297,7 +281,7 @@ class RainbowDQN(ValueNetwork):
         distributional: bool = True,
         **options: Any,
     ) -> None:
-        super().__init__(obs_shape, encoder_hidden_size_list, *args, **options)
+        super().__init__(obs_shape, *args, **options)
         self.v_min, self.v_max, self.n_atom = v_min, v_max, n_atom
         sizes: dict[str, Any] = dict(output_size=single_size(action_shape), **self.head_options)
         self.head: nn.Module

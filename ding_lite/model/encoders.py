@@ -35,10 +35,6 @@ def create_encoder(
         activation: see `Activation`.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.
         norm_type: normalisation of the dense layers, see `with_norm`.
-
-    Raises:
-        ConfigError: the activation, the encoder or the normalisation is unknown, or the shape is that of neither a
-            vector nor an image.
     """
     check_norm_type(norm_type)
     activation = activation_name(activation)
@@ -75,9 +71,6 @@ def named_encoder(
         hidden_size_list: sizes of the layers, in the order that the class determines.
         activation: a key of `ACTIVATIONS`.
         norm_type: passed to a class that has this argument, unless it is one of the options.
-
-    Raises:
-        ConfigError: no class has this name, it does not encode this observation, or it returns other features.
     """
     options = {"type": encoder} if isinstance(encoder, str) else dict(encoder or {})
     name = options.pop("type", "")
@@ -216,9 +209,6 @@ class FCEncoder(MLP):
         activation: see `Activation`.
         norm_type: 'LN': layer normalisation after each linear layer, before the activation; None: none.
         layer_norm: True is another name of norm_type='LN'.
-
-    Raises:
-        ConfigError: `res_block` with layers of several sizes.
     """
 
     obs_dims: ClassVar[int] = 1
@@ -325,9 +315,6 @@ class IMPALAEncoder(IMPALAConvEncoder):
         activation: see `Activation`; the paper's is 'relu'.
         nblock: residual blocks of each section.
         norm_type: 'LN': layer normalisation after the dense layer, before the activation; None: none.
-
-    Raises:
-        ConfigError: the list does not have three or four numbers.
     """
 
     def __init__(

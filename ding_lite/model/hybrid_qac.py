@@ -58,9 +58,6 @@ class HybridQAC(ActorCritic):
         action_space: only 'hybrid', as in DI-engine.
         twin_critic: two critics instead of one.
         **options: see `ActorCritic`.
-
-    Raises:
-        ConfigError: `action_shape` is not that of a hybrid action.
     """
 
     @with_arguments_of(ActorCritic)
@@ -145,9 +142,6 @@ class PDQN(ActorCritic):
         multi_pass: the value of a type depends on its own arguments only, see `ArgumentQNetwork`.
         action_mask: K lists of D numbers, 1 where an argument belongs to a type, else 0; required by `multi_pass`.
         **options: see `ValueNetwork`.
-
-    Raises:
-        ConfigError: `action_shape` is not that of a hybrid action, or `action_mask` does not fit it.
     """
 
     modes: ClassVar[tuple[str, ...]] = ("compute_discrete", "compute_continuous")

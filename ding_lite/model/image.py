@@ -96,9 +96,6 @@ class ConvEncoder(nn.ModuleList):
         layer_norm: layer normalisation after each convolution, before the activation. Mean and variance are those of
             all channels and pixels of an image; each channel has a gain and a bias.
         norm_type: 'LN': layer normalisation after the dense layer, before the activation; None: none.
-
-    Raises:
-        ConfigError: the lists have different lengths, or the images are too small.
     """
 
     obs_dims: ClassVar[int] = 3

@@ -25,11 +25,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def find_activation(activation: Activation) -> Callable[[Tensor], Tensor]:
-    """Return the function that a name, a module or its class stands for.
-
-    Raises:
-        ConfigError: it is none of `ACTIVATIONS`.
-    """
+    """Return the function that a name, a module or its class stands for."""
     return ACTIVATIONS[activation_name(activation)]
 
 
@@ -40,21 +36,13 @@ def with_norm(layer: nn.Module, size: int, norm_type: str | None) -> nn.Module:
         layer: a layer without activation.
         size: number of its output features.
         norm_type: 'LN': layer normalisation (Ba et al. 2016, arXiv:1607.06450); None: the layer itself.
-
-    Raises:
-        ConfigError: another type.
     """
     check_norm_type(norm_type)
     return layer if norm_type is None else nn.Sequential(layer, nn.LayerNorm(size))
 
 
 def check_norm_type(norm_type: str | None) -> None:
-    """Check `policy.model.norm_type`.
-
-    Raises:
-        ConfigError: it is neither None nor 'LN'. Batch normalisation is not offered, because the statistics of a batch
-            would be those of one rank's share, so that N processes would not take the step of one.
-    """
+    """Check `policy.model.norm_type`."""
     if norm_type not in (None, "LN"):
         raise ConfigError(
             f"policy.model.norm_type must be None or 'LN', got {norm_type!r}: statistics of a batch would differ "

@@ -93,11 +93,7 @@ def request_noise(model: EasyDict, default_type: str) -> None:
 
 
 def check_noisy(module: nn.Module) -> None:
-    """Check that a module has noisy layers to explore with.
-
-    Raises:
-        ConfigError: it has none.
-    """
+    """Check that a module has noisy layers to explore with."""
     if not _noisy_layers(module):
         raise ConfigError(
             f"policy.noisy_net=True explores by layers of the class ding_lite.model.NoisyLinear, but the model "

@@ -162,10 +162,10 @@ class SQN(nn.Module):
 class DRQN(ValueNetwork):
     """Q of discrete actions, given all observations of the episode so far (Hausknecht & Stone 2015, arXiv:1507.06527).
 
+    The last of `encoder_hidden_size_list` is also the size of the recurrent state.
+
     Args:
         action_shape: number of actions.
-        encoder_hidden_size_list: sizes of the encoder's layers; for images three convolutions' channels, then the
-            dense layer's size. The last one is also the size of the recurrent state.
         dueling: compute Q from a value and advantages, see `DuelingHead`.
         lstm_type: 'normal', 'pytorch' or 'gru', see `RecurrentCore`.
         res_link: add the encoder's features to those of the recurrent core.

@@ -77,11 +77,7 @@ class ActorCritic(nn.Module):
         return create_encoder(**self._encoder_options, **self.layer_options)
 
     def forward(self, inputs: Any, mode: str) -> dict[str, Any]:
-        """Return the result of the method named `mode` for `inputs`.
-
-        Raises:
-            ValueError: there is no such method in `modes`.
-        """
+        """Return the result of the method named `mode` for `inputs`."""
         if mode not in self.modes:
             raise ValueError(f"{type(self).__name__}: expected a mode of {', '.join(self.modes)}, got '{mode}'.")
         return getattr(self, mode)(inputs)
@@ -119,21 +115,25 @@ class CriticNetwork(nn.Module):
         encoder: maps observations to features.
         sizes: number of features, plus D if there are actions; then the sizes of a critic's hidden layers.
         num: C.
+        num_actions: A, if a critic has a value for each of A discrete actions; None: it has one value.
         **layers: activation and normalisation, see `MLP`.
     """
 
-    def __init__(self, encoder: nn.Module, sizes: Sequence[int], num: int, **layers: Any) -> None:
+    def __init__(
+        self, encoder: nn.Module, sizes: Sequence[int], num: int, num_actions: int | None = None, **layers: Any
+    ) -> None:
         super().__init__()
-        self.encoder = encoder
+        self.encoder, self._num_actions = encoder, num_actions
         # A loop is as fast as one batched product of the critics' weights, measured on one CPU thread.
-        self.heads = nn.ModuleList(MLP([*sizes, 1], output=True, **layers) for _ in range(num))
+        self.heads = nn.ModuleList(MLP([*sizes, num_actions or 1], output=True, **layers) for _ in range(num))
 
     def forward(self, obs: Tensor, action: Tensor | None = None) -> Tensor:
-        """Return values `[C, ..., B]` for observations `[B, ...]` and actions `[..., B, D]`."""
+        """Return values `[C, ..., B]`, or `[C, ..., B, A]`, for observations `[B, ...]` and actions `[..., B, D]`."""
         x = self.encoder(obs)
         if action is not None:
             x = torch.cat([x.expand(*action.shape[:-1], -1), action], dim=-1)
-        return torch.stack([head(x).squeeze(-1) for head in self.heads])
+        value = torch.stack([head(x) for head in self.heads])
+        return value.squeeze(-1) if self._num_actions is None else value
 
 
 @MODEL_REGISTRY.register("continuous_qac")
@@ -146,9 +146,6 @@ class QAC(ActorCritic):
             normal variable whose tanh is the action, see `rl_utils/q_continuous.py`.
         twin_critic: two critics instead of one.
         **options: see `ActorCritic`.
-
-    Raises:
-        ConfigError: `action_space` is another one, or `action_shape` is not a whole number.
     """
 
     @with_arguments_of(ActorCritic)
@@ -254,9 +251,6 @@ class QACDIST(QAC):
         v_max: the largest atom.
         n_atom: K.
         **options: see `QAC`.
-
-    Raises:
-        ConfigError: `action_shape` is not a whole number.
     """
 
     @with_arguments_of(QAC, without=("twin_critic",))

@@ -113,9 +113,6 @@ class RecurrentCore(nn.Module):
         input_size: F.
         hidden_size: H.
         lstm_type: 'normal', an LSTM with layer normalisation; 'pytorch' or 'lstm', torch's LSTM; 'gru', torch's GRU.
-
-    Raises:
-        ConfigError: there is no such type.
     """
 
     def __init__(self, input_size: int, hidden_size: int, lstm_type: str = "pytorch") -> None:

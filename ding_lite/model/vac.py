@@ -86,9 +86,6 @@ class VAC(ActorCritic):
 
         With a recurrent core, observations and outputs are sequences `[T, B, ...]`; `run_core` describes the arguments
         `sequence` and the states in the result.
-
-        Raises:
-            ValueError: there is no such mode.
         """
         if self.core is None or mode not in self.modes:
             return super().forward(inputs, mode)

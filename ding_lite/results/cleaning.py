@@ -87,11 +87,7 @@ def find_unevaluated(run: Run) -> Removal | None:
 
 
 def remove(removal: Removal) -> None:
-    """Remove files.
-
-    Raises:
-        UserError: the run has been started again, or a file cannot be removed.
-    """
+    """Remove files."""
     directory = removal.run.path
     with _locked(directory):
         try:

@@ -80,9 +80,6 @@ def compare_groups(
         against: name of the reference group; None: the first of each environment.
         average: a word of `statistics.AVERAGES`.
         last: number of each run's last evaluations whose mean is its last return.
-
-    Raises:
-        UserError: no run was evaluated, an environment has no group `against`, or the threshold is not finite.
     """
     if threshold is not None and not math.isfinite(threshold):
         raise UserError(f"--threshold: expected a return to reach, got {threshold}.")

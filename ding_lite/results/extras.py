@@ -9,11 +9,7 @@ from ding_lite.utils.registry import UserError
 
 
 def load_extra(module: str, extra: str = "plot") -> Any:
-    """Import a module that only an extra installs: scipy and matplotlib, unless another extra is named.
-
-    Raises:
-        UserError: it is not installed.
-    """
+    """Import a module that only an extra installs: scipy and matplotlib, unless another extra is named."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

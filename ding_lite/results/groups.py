@@ -43,9 +43,6 @@ def group_runs(runs: Sequence[Run], by: str | None = None) -> list[Group]:
     Without `by`, a group holds the runs whose compiled configs are equal except for seed and directory. With `by`, it
     holds the runs of one environment with the same `algorithm` or value of a config key, or single ones with `run`.
     With `env`, it holds all runs of an environment.
-
-    Raises:
-        UserError: `by` is neither a word of `BY` nor a key of the runs' configs.
     """
     key_of, name_of = _key(runs, by)
     divided: dict[Any, list[Run]] = {}

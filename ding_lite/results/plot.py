@@ -75,21 +75,13 @@ class PlotOptions:
 
 
 def check_format(path: Path) -> None:
-    """Check the ending of a picture's name.
-
-    Raises:
-        UserError: the format is unknown.
-    """
+    """Check the ending of a picture's name."""
     if path.suffix not in FORMATS:
         raise UserError(f"'{path}': expected a name that ends in {', '.join(FORMATS)}.")
 
 
 def save_plot(groups: Sequence[Group], path: Path, options: PlotOptions) -> None:
-    """Draw groups into a file, in the format that its name ends in.
-
-    Raises:
-        UserError: the format is unknown, the file cannot be written, or there is nothing to draw.
-    """
+    """Draw groups into a file, in the format that its name ends in."""
     check_format(path)
     picture = render_plot(groups, path.suffix[1:], options)
     try:
@@ -107,9 +99,6 @@ def render_plot(groups: Sequence[Group], kind: str, options: PlotOptions, names:
         kind: `png`, `svg` or `pdf`.
         options: see `PlotOptions`.
         names: of all groups of several pictures, so that each looks the same in all of them; empty: those of `groups`.
-
-    Raises:
-        UserError: there is nothing to draw.
     """
     matplotlib, figures = load_extra("matplotlib"), load_extra("matplotlib.figure")
     parts = [panels for part in divide_groups(groups) if (panels := _panels(part, options))]
@@ -279,9 +268,6 @@ def draw_curve(
         kind: a word of `AVERAGES`.
         window: number of records in the moving mean of each run.
         hold: a run that reached its stop_value keeps its last value until the end of the longest run.
-
-    Raises:
-        UserError: the runs have no x in common.
     """
     columns = [(run, *_column(run, key, x, window)) for run in group.runs]
     columns = [(run, at, values) for run, at, values in columns if len(at)]

@@ -75,11 +75,7 @@ class ReportOptions:
 
 
 def render_report(groups: Sequence[Group], comparison: Comparison, plot: PlotOptions, options: ReportOptions) -> str:
-    """Return a report as HTML.
-
-    Raises:
-        UserError: there is nothing to draw.
-    """
+    """Return a report as HTML."""
     parts = [f"<h1>{html.escape(options.title)}</h1>", f"<p>{_summary(groups)}</p>"]
     for env in comparison.envs():
         inside = [group for group in groups if group.env == env]

@@ -72,11 +72,7 @@ class Run:
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl; a last line that is incomplete is left out.
-
-        Raises:
-            UserError: another line is damaged.
-        """
+        """The lines of metrics.jsonl; a last line that is incomplete is left out."""
         return list(_read_records(self.path / METRICS))
 
     @property
@@ -122,11 +118,7 @@ class Evaluations:
 
 
 def read_run(path: str | Path) -> Run:
-    """Read the run in a directory. Its records are read when they are used.
-
-    Raises:
-        UserError: the directory holds no run, or its config cannot be read.
-    """
+    """Read the run in a directory. Its records are read when they are used."""
     path = Path(path)
     if not (path / CONFIG).is_file():
         raise UserError(f"'{path}' is not the directory of a run: it holds no {CONFIG}.")
@@ -142,11 +134,7 @@ def read_run(path: str | Path) -> Run:
 
 
 def find_runs(paths: Iterable[str | Path]) -> list[Run]:
-    """Read the runs in some directories, which are runs or contain runs at any depth.
-
-    Raises:
-        UserError: a path does not exist or contains no run, or a run cannot be read.
-    """
+    """Read the runs in some directories, which are runs or contain runs at any depth."""
     found: dict[Path, Path] = {}
     for path in map(Path, paths):
         if path.is_file() and path.name in (CONFIG, METRICS, RESULT):
@@ -172,11 +160,7 @@ def find_directories(path: Path) -> Iterator[Path]:
 
 
 def check_figure(runs: Sequence[Run], key: str) -> None:
-    """Check that at least one run has recorded a figure.
-
-    Raises:
-        UserError: none has; the message names the most similar figure, or a missing file of records.
-    """
+    """Check that at least one run has recorded a figure."""
     known = set().union(*(run.keys for run in runs))
     if key not in known:
         missing = [path for run in runs if not (path := run.path / METRICS).exists()]
@@ -231,11 +215,7 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def find_checkpoint(path: str) -> str:
-    """Return the file of a checkpoint: `path` itself, or the best checkpoint if `path` is a run's directory.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """Return the file of a checkpoint: `path` itself, or the best checkpoint if `path` is a run's directory."""
     if not os.path.exists(path):
         raise ConfigError(f"The checkpoint '{path}' does not exist.")
     if not os.path.isdir(path):
@@ -255,9 +235,6 @@ def find_config(checkpoint: str, advice: str) -> str:
     Args:
         checkpoint: the path of the checkpoint.
         advice: what the user can do if there is none; it ends the message.
-
-    Raises:
-        ConfigError: the checkpoint does not lie in an experiment directory.
     """
     path = os.path.join(find_exp_dir(checkpoint), "total_config.py")
     if not os.path.isfile(path):

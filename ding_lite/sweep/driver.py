@@ -48,7 +48,7 @@ class RunFailedError(Exception):
 
 
 class Sweep:
-    """A sweep that this process takes part in.
+    """A sweep that this process takes part in. It is checked before anything starts.
 
     Args:
         args: the options of the command `sweep`.
@@ -56,9 +56,6 @@ class Sweep:
         space: what differs among trials.
         words: words of the config that are the same in all trials.
         limits: limits of each run, by their names on the command line.
-
-    Raises:
-        UserError: a key, a value or an option is not possible; nothing has been started.
     """
 
     def __init__(
@@ -107,11 +104,7 @@ class Sweep:
     def run(self, limits: dict[str, int]) -> int:
         """Run trials until all of the study have ended, write the outcome, and return the exit status.
 
-        Args:
-            limits: limits of each run, by their names in a saved config.
-
-        Raises:
-            UserError: the first trials failed, or the storage does.
+        `limits` are those of each run, by their names in a saved config.
         """
         with passing_signals_on(lambda: self._processes.values()) as self._signalled:
             try:

@@ -19,8 +19,7 @@ from ding_lite.sweep.study import ERROR, RUNS, UNFINISHED, SharedStudy
 from ding_lite.utils.registry import UserError
 
 TABLE, BEST = "trials.csv", "best_config.py"
-WIDTH, SHOWN = 80, 20  # characters of a line of the table on the terminal, and its trials
-DIGITS = 4  # significant digits of a value in the table
+WIDTH, SHOWN, DIGITS = 80, 20, 4  # of the table: characters of a line, trials, significant digits of a value
 ENDINGS = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
 PICTURES = {  # Optuna's functions, and the numbers of complete trials and of keys that they need
     "curves.png": ("plot_intermediate_values", 1, 1),
@@ -35,7 +34,7 @@ PANEL = 5  # inches: the width of a panel of slices
 def write_outcome(
     study: SharedStudy, folder: Path, unit: str, compiles: Callable[..., Any], limits: dict[str, int]
 ) -> bool:
-    """Print the table of the trials, and write it, the best config and the pictures into the sweep's directory.
+    """Print the trials, write table, best config and pictures into `folder`, and return whether there is a best trial.
 
     Args:
         study: the study.
@@ -43,9 +42,6 @@ def write_outcome(
         unit: what the marks are counted in at which its runs are compared.
         compiles: compiles the config with values for some keys, and words `key=value`.
         limits: limits of the runs, by their names in a saved config.
-
-    Returns:
-        Whether there is a best trial.
     """
     trials, complete = study.count(*ENDINGS), study.count(TrialState.COMPLETE)
     if trials:
@@ -72,12 +68,7 @@ def write_outcome(
 
 
 def tabulate(trials: Sequence[FrozenTrial], whole: bool = False) -> Table:
-    """Return a table of trials, the best one first, then those that were pruned and that failed.
-
-    Args:
-        trials: the trials.
-        whole: whether keys and numbers are written in full, and the directories of the runs too.
-    """
+    """Return a table of trials, the best one first; `whole`, with directories, and numbers and keys in full."""
     keys, rows, order = list(trials[0].params) if trials else [], list[list[str]](), list(ENDINGS)
     for trial in sorted(trials, key=lambda trial: (order.index(trial.state), -(trial.value or 0.0), trial.number)):
         cells = [str(trial.params[key]) if whole else short_value(trial.params[key], DIGITS) for key in keys]
@@ -95,11 +86,7 @@ def show_values(values: Mapping[str, Any]) -> str:
 
 
 def draw_pictures(study: SharedStudy, folder: Path, unit: str) -> list[str]:
-    """Draw those of Optuna's pictures that have enough trials, and return the names of the files.
-
-    Raises:
-        UserError: matplotlib is not installed.
-    """
+    """Draw those of Optuna's pictures that have enough trials, and return the names of the files."""
     load_extra("matplotlib").use("Agg")
     figures, plots = load_extra("matplotlib.pyplot"), load_extra("optuna.visualization.matplotlib", "sweep")
     complete, drawn = study.count(TrialState.COMPLETE), list[str]()

@@ -31,11 +31,7 @@ Space = dict[str, Distribution]  # by dotted keys of the config
 
 
 def read_words(words: Sequence[str]) -> tuple[Space, list[str]]:
-    """Return what differs among trials, and the words that are the same in all of them.
-
-    Raises:
-        ConfigError: a range is malformed, a key is given twice or cannot be swept, or nothing differs.
-    """
+    """Return what differs among trials, and the words that are the same in all of them."""
     space, same, seen = Space(), list[str](), list[str]()
     for word in words:
         key, _, text = word.partition("=")
@@ -89,11 +85,7 @@ def split_choices(text: str) -> list[str]:
 
 
 def _read_range(key: str, text: str) -> Distribution | None:
-    """Return a range, None if the text does not look like one.
-
-    Raises:
-        ConfigError: it is malformed.
-    """
+    """Return a range, None if the text does not look like one."""
     match = RANGE.fullmatch(text)
     if match is None:
         return None
@@ -131,9 +123,6 @@ def check_space(space: Space, compiles: Callable[[Mapping[str, Value]], object])
     """Compile the config with every choice and with both ends of every range, and first values for the other keys.
 
     A range of whole numbers becomes one of integers if the key takes no fraction.
-
-    Raises:
-        ConfigError: a key does not exist, or does not take a value.
     """
     checked = dict(space)
     for key, kind in space.items():
@@ -149,11 +138,7 @@ def check_space(space: Space, compiles: Callable[[Mapping[str, Value]], object])
 
 
 def grid(space: Space) -> list[dict[str, Value]]:
-    """Return all combinations of the values of the keys.
-
-    Raises:
-        ConfigError: a range has infinitely many values.
-    """
+    """Return all combinations of the values of the keys."""
     values = [_all_values(key, distribution) for key, distribution in space.items()]
     return [dict(zip(space, place, strict=True)) for place in itertools.product(*values)]
 

@@ -66,10 +66,7 @@ class SharedStudy(optuna.Study):
     def claim(self, space: Space, limit: int, grid: Sequence[Mapping[str, Value]]) -> Trial | None:
         """Return a trial for this process, one that was interrupted if there is any; None if all have been taken.
 
-        Args:
-            space: what differs among trials.
-            limit: number of trials of the whole study.
-            grid: the values to try; empty: the sampler chooses.
+        The study has `limit` trials, of the values in `grid` or, if it is empty, of values that the sampler chooses.
         """
         optuna.storages.fail_stale_trials(self)
         counting = self.count()
@@ -98,15 +95,12 @@ class SharedStudy(optuna.Study):
 
 
 def open_study(storage: str, problem: Mapping[str, Any], **options: Any) -> SharedStudy:
-    """Create a study, or open it if it exists.
+    """Create a study, or open it if it exists; `options` are Optuna's `study_name`, `sampler` and `pruner`.
 
     Args:
         storage: the URL of a database, or the path of a journal; `${NAME}` stands for an environment variable.
         problem: what is tried, as JSON; all processes that share the study must agree on it.
-        **options: of Optuna: `study_name`, `sampler` and `pruner`.
-
-    Raises:
-        UserError: the storage cannot be opened, or its study is about another problem.
+        **options: see above.
     """
     filled = fill_in(storage)
     try:
