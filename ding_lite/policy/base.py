@@ -40,14 +40,12 @@ from ding_lite.utils.tree import tree_leaves, tree_map
 class Policy:
     """Base class of all policies. To write an algorithm, subclass it, override methods and register the class.
 
-    The `config` of a subclass contains only the keys that it adds or changes. `default_config` merges it with the
-    configs of its base classes. The keys that all policies have are declared in `common_keys.py`.
+    The `config` of a subclass contains only the keys that it adds to those of its base classes, or changes.
 
     The learner, collectors and evaluators call the public methods. These do what all policies have in common, in order:
     they set scheduled numbers, normalise, switch the networks to training mode for losses and to evaluation mode for
-    acting, and call the method with an underscore that a subclass overrides. In evaluation mode there is no dropout and
-    statistics do not change, so a network's output depends only on its input. Noisy layers draw noise nevertheless when
-    the policy explores.
+    acting, and call the method with an underscore that a subclass overrides. Noisy layers draw noise in evaluation mode
+    too when the policy explores.
 
     Args:
         cfg: the compiled `cfg.policy`.
