@@ -293,12 +293,15 @@ def serial_pipeline_rpc(
             "serial_pipeline_rpc needs an agent and at least one observer, but this is the only process: start it with "
             "'torchrun --nproc_per_node=3', or 'ding_lite -m rpc --nproc 3'."
         )
-    names = {"pipeline": "serial_pipeline_rpc", "trains": "serial_pipeline_onpolicy"}
+    names: dict[str, Any] = {"pipeline": "serial_pipeline_rpc", "trains": "serial_pipeline_onpolicy"}
     setup = prepare_run(input_cfg, seed, env_setting, overrides=overrides, limits=limits, **names)
     _check_schedules(setup.cfg.policy)
     refuse_normalization(setup.cfg, "serial_pipeline_rpc", "no process sees the observations of all observers")
     with alone():
-        return _lead(setup, callbacks) if get_rank() == AGENT else _observe(setup, get_rank())
+        if get_rank() == AGENT:
+            return _lead(setup, callbacks)
+        _observe(setup, get_rank())
+        return None
 
 
 def _check_schedules(policy: EasyDict) -> None:

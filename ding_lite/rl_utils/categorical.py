@@ -145,8 +145,8 @@ def dist_nstep_td_error(
     sample_B = torch.arange(len(dist), device=dist.device)
     with torch.no_grad():
         support_K1 = torch.linspace(v_min, v_max, n_atom, dtype=dist.dtype, device=dist.device)[:, None]
-        options = dict(nstep=nstep, cum_reward=cum_reward, value_gamma=value_gamma)
-        atom_KB = nstep_target(data, support_K1.expand(-1, len(dist)), gamma, **options)
+        support_KB = support_K1.expand(-1, len(dist))
+        atom_KB = nstep_target(data, support_KB, gamma, nstep, cum_reward=cum_reward, value_gamma=value_gamma)
         target_BK = project_distribution(next_dist[sample_B, data.next_n_act], atom_KB.t(), v_min=v_min, v_max=v_max)
     log_BK = dist[sample_B, data.act].clamp_min(torch.finfo(dist.dtype).tiny).log()
     loss_B = -(target_BK * log_BK).sum(-1)

@@ -53,7 +53,7 @@ def qrdqn_nstep_td_error(
     q, next_n_q = data.q, data.next_n_q
     if q.ndim != 3 or q.shape != next_n_q.shape:
         raise ValueError(f"q and next_n_q must both be [B, A, K], got {tuple(q.shape)} and {tuple(next_n_q.shape)}")
-    options = dict(nstep=nstep, cum_reward=cum_reward, value_gamma=value_gamma)
+    options: dict[str, Any] = dict(nstep=nstep, cum_reward=cum_reward, value_gamma=value_gamma)
     loss_B = _quantile_error(data, q, next_n_q, data.tau[..., 0], gamma, kappa, **options)
     return weighted_mean(loss_B, data.weight), loss_B.detach()
 
@@ -105,7 +105,7 @@ def iqn_nstep_td_error(
         raise ValueError(f"q and next_n_q must be [K, B, A] and [J, B, A], got {shapes}")
     q_BAK, next_q_BAJ = q.permute(1, 2, 0), next_n_q.permute(1, 2, 0)
     tau_BK = data.replay_quantiles.reshape(q.shape[:2]).t()
-    options = dict(nstep=nstep, cum_reward=cum_reward, value_gamma=value_gamma)
+    options: dict[str, Any] = dict(nstep=nstep, cum_reward=cum_reward, value_gamma=value_gamma)
     loss_B = _quantile_error(data, q_BAK, next_q_BAJ, tau_BK, gamma, kappa, **options) / (kappa or 1.0)
     return weighted_mean(loss_B, data.weight), loss_B.detach()
 
