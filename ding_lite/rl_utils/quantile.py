@@ -141,12 +141,13 @@ def fqf_nstep_td_error(
 
     It is the loss of `iqn_nstep_td_error` for the probabilities `quantiles_hats`.
     """
-    q, next_n_q, *others = data
+    q, next_n_q = data.q, data.next_n_q
     if q.ndim != 3 or next_n_q.ndim != 3 or q.shape[::2] != next_n_q.shape[::2]:
         shapes = f"{tuple(q.shape)} and {tuple(next_n_q.shape)}"
         raise ValueError(f"q and next_n_q must be [B, K, A] and [B, J, A], got {shapes}")
-    by_quantile = iqn_nstep_td_data(q.transpose(0, 1), next_n_q.transpose(0, 1), *others)
-    by_quantile = by_quantile._replace(replay_quantiles=data.quantiles_hats.t())
+    by_quantile = iqn_nstep_td_data._make(data)._replace(
+        q=q.transpose(0, 1), next_n_q=next_n_q.transpose(0, 1), replay_quantiles=data.quantiles_hats.t()
+    )
     return iqn_nstep_td_error(by_quantile, gamma, nstep, kappa=kappa, value_gamma=value_gamma, cum_reward=cum_reward)
 
 
