@@ -223,9 +223,6 @@ def changed_keys(cfg: EasyDict) -> dict[str, tuple[Any, Any]]:
 
     Defaults are those of a config that names the same environment, policy, model, buffer and reward model, and nothing
     else. The default is `UNSET` where only the constructor of the model knows it.
-
-    Args:
-        cfg: the compiled config of `prepare_run`.
     """
     from ding_lite.config import compile_config  # noqa: PLC0415  (so that the help is shown immediately)
 

@@ -56,12 +56,7 @@ def check_seeds(args: argparse.Namespace) -> None:
 
 
 def check_at_least(args: argparse.Namespace, **lowest: int) -> None:
-    """Check that options are large enough, if they are given.
-
-    Args:
-        args: the options.
-        **lowest: the smallest value of each option, by its name with underscores.
-    """
+    """Check that options are at least as large as these numbers, if they are given."""
     for name, least in lowest.items():
         value = getattr(args, name)
         if value is not None and value < least:

@@ -29,11 +29,7 @@ TOGETHER = "policy.multi_gpu=True"  # placed before the user's overrides, which 
 
 
 def run(args: argparse.Namespace) -> None:
-    """Carry out a command; a user's mistake ends the process with exit status 2.
-
-    Args:
-        args: the options, which the command has checked.
-    """
+    """Carry out a command; a user's mistake ends the process with exit status 2."""
     if args.nproc > 1 or args.max_restarts > 0:
         try:
             raise SystemExit(_launch(args))
@@ -65,13 +61,7 @@ def _train(args: argparse.Namespace) -> None:
 
 
 def rename_for_seed(exp_name: str, seed: int, always: bool = False) -> str:
-    """Return an experiment's name with its ending `_seedN` set to a seed.
-
-    Args:
-        exp_name: the name.
-        seed: the seed.
-        always: add the ending to a name that has none.
-    """
+    """Return an experiment's name with its ending `_seedN` set to a seed; `always`: added if there is none."""
     name, found = re.subn(r"_seed-?\d+$", f"_seed{seed}", exp_name)
     return f"{name}_seed{seed}" if always and not found else name
 

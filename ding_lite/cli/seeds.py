@@ -66,9 +66,6 @@ class SeedRun:
 def run_seeds(args: argparse.Namespace) -> int:
     """Train a config with several seeds, or go on with what this command began; return the exit status.
 
-    Args:
-        args: the options of the command `train`.
-
     Raises:
         UserError: this process was started by a launcher, or the config cannot be read.
     """
@@ -98,11 +95,7 @@ def _seed_run(seed: int, name: str, args: argparse.Namespace) -> SeedRun:
 
 
 def resume_runs(args: argparse.Namespace) -> int:
-    """Continue the runs in several directories; return the exit status.
-
-    Args:
-        args: the options of the command `resume`.
-    """
+    """Continue the runs in several directories; return the exit status."""
     if read_launch() is not None:
         raise UserError("Several runs start processes of their own: leave the launcher out, or give one directory.")
     split_words(args.words)  # finds mistakes before anything starts

@@ -63,12 +63,7 @@ class GaussianHead(nn.Module):
 
 
 class HybridHead(nn.Module):
-    """Maps features to the distribution of a hybrid action, or to scores of its types and its arguments.
-
-    Args:
-        action_type: head of the discrete part.
-        action_args: head of the continuous part; it returns a distribution, or the arguments themselves.
-    """
+    """Maps features to the distribution of a hybrid action, or to scores of its types and its arguments."""
 
     def __init__(self, action_type: nn.Module, action_args: nn.Module) -> None:
         super().__init__()

@@ -46,12 +46,7 @@ def with_arguments_of(cls: Any, without: Sequence[str] = ()) -> Callable[[F], F]
 
 
 def single_size(action_shape: ActionShape | HybridShape, of: str = "") -> int:
-    """Return an `action_shape` that is a number, or a list of one number, as this number.
-
-    Args:
-        action_shape: the shape in the config.
-        of: whose shape it is, for the message.
-    """
+    """Return an `action_shape` (`of` names its owner) that is a number, or a list of one number, as this number."""
     sizes = action_shape if isinstance(action_shape, list | tuple) else [action_shape]
     if len(sizes) != 1 or not isinstance(sizes[0], Integral):  # NumPy's integers are too
         raise ConfigError(f"policy.model.action_shape{of} must be a whole number, got {action_shape}.")

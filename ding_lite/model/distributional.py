@@ -47,12 +47,7 @@ class QRDQN(ValueNetwork):
 
 
 def midpoints(number: int, like: Tensor) -> Tensor:
-    """Return the midpoints (i + 1/2) / K of K equal parts of [0, 1], `[K]`, for `number` K.
-
-    Args:
-        number: K.
-        like: a tensor whose dtype and device the result gets.
-    """
+    """Return the midpoints (i + 1/2) / K of K equal parts of [0, 1], `[K]`, with the dtype and device of `like`."""
     return (torch.arange(number, device=like.device, dtype=like.dtype) + 0.5) / number
 
 
@@ -143,10 +138,6 @@ class FractionHead(nn.Linear):
 
     At first they are almost equal (Yang et al. 2019, arXiv:1911.02140, section 4.1). FQF trains this layer with its own
     optimizer.
-
-    Args:
-        hidden_size: H.
-        num_quantiles: K.
     """
 
     def __init__(self, hidden_size: int, num_quantiles: int) -> None:

@@ -181,13 +181,7 @@ def feature_size(obs_shape: ObsShape, hidden_size_list: Sequence[int]) -> int:
 
 
 class DenseBlock(nn.Module):
-    """A residual block of two linear layers f and g: activation(x + g(activation(f(x)))).
-
-    Args:
-        one: f.
-        two: g, which returns as many features as f takes.
-        activation: see `Activation`.
-    """
+    """A residual block of two linear layers f and g: activation(x + g(activation(f(x))))."""
 
     def __init__(self, one: nn.Module, two: nn.Module, activation: Activation) -> None:
         super().__init__()
@@ -239,12 +233,7 @@ class FCEncoder(MLP):
 
 
 class ConvBlock(nn.Module):
-    """A residual block of two 3 x 3 convolutions f and g: x + g(activation(f(activation(x)))).
-
-    Args:
-        channels: C.
-        activation: see `Activation`.
-    """
+    """A residual block of two 3 x 3 convolutions f and g: x + g(activation(f(activation(x))))."""
 
     def __init__(self, channels: int, activation: Activation) -> None:
         super().__init__()

@@ -23,12 +23,7 @@ from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 
 
 class HybridCritic(nn.Module):
-    """Critics of observations and hybrid actions.
-
-    Args:
-        network: critics of observations and vectors of K + D numbers.
-        num_types: K.
-    """
+    """Critics of observations and hybrid actions: `network` takes vectors of K + D numbers, for `num_types` K."""
 
     def __init__(self, network: CriticNetwork, num_types: int) -> None:
         super().__init__()

@@ -92,12 +92,7 @@ class RegressionHead(MLP):
 
 
 class ActorNetwork(nn.Module):
-    """An encoder of observations, and a head that maps its features to an action or to a distribution.
-
-    Args:
-        encoder: maps observations to features.
-        head: maps features to the output.
-    """
+    """An encoder of observations, and a head that maps its features to an action or to a distribution."""
 
     def __init__(self, encoder: nn.Module, head: nn.Module) -> None:
         super().__init__()

@@ -73,12 +73,7 @@ class GRU(nn.GRU):
 
 
 class NormalizedLSTM(nn.Module):
-    """An LSTM whose gates get normalised contributions of row and state (Ba et al. 2016, arXiv:1607.06450, eq. 20).
-
-    Args:
-        input_size: F.
-        hidden_size: H.
-    """
+    """An LSTM whose gates get normalised contributions of row and state (Ba et al. 2016, arXiv:1607.06450, eq. 20)."""
 
     names = ("h", "c")
 

@@ -18,14 +18,7 @@ from ding_lite.utils.registry import REWARD_MODEL_REGISTRY, ConfigError
 
 
 def epsilon_keys(start: float, end: float, decay: int, spread: bool = False) -> dict[str, Any]:
-    """Return the keys `other.eps` of a policy that explores with random actions.
-
-    Args:
-        start: default of the key.
-        end: default of the key.
-        decay: default of the key.
-        spread: whether the policy has the key `spread`.
-    """
+    """Return the keys `other.eps`, with these defaults, of a policy that explores with random actions."""
     meaning = "environment i of a rank's N explores with epsilon^(1 + spread i / (N - 1)); Ape-X: 7"
     reason = "policy.other.eps is a schedule itself"
     more = dict(spread=Key(0.0, meaning, low=0, constant=reason)) if spread else {}
@@ -216,10 +209,6 @@ TARGET_KEYS: dict[str, Any] = dict(
 
 def check_common_keys(cfg: EasyDict, defaults: EasyDict) -> None:
     """Check the keys of `cfg.policy` that several policies have, and those of a reward model's optimizer.
-
-    Args:
-        cfg: the whole compiled config.
-        defaults: the default values of the policy's class.
 
     Raises:
         ConfigError: a value is unknown, out of range, or contradicts another one.

@@ -22,11 +22,7 @@ from ding_lite.utils.tree import tree_map
 
 
 class EpisodeState:
-    """The recurrent state of each of N environments.
-
-    Args:
-        to_device: moves nested dicts of tensors to the device of the network.
-    """
+    """The recurrent state of each of N environments, on the device that `to_device` moves it to."""
 
     def __init__(self, to_device: Callable[[Any], Any]) -> None:
         self._to_device = to_device
@@ -70,9 +66,6 @@ class EpisodeState:
 
 class Sequences:
     """The parts of an actor-critic that depend on its model being recurrent.
-
-    Args:
-        policy: the actor-critic.
 
     Attributes:
         collecting: the states of the environments that collect.

@@ -56,12 +56,7 @@ class Removal:
 
 
 def find_checkpoints(run: Run, parts: bool = False) -> Removal | None:
-    """Return the checkpoints that a run no longer needs; None if there are none.
-
-    Args:
-        run: the run.
-        parts: also the parts of its newest checkpoint.
-    """
+    """Return the checkpoints, with `parts` also the newest one's parts, that a run does not need; None: there are none."""
     folder = run.path / "ckpt"
     if run.active or not run.result or not folder.is_dir():
         return None
@@ -118,12 +113,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def list_runs(directories: Iterable[Path], root: Path) -> Table:
-    """Return a table of runs; one that is damaged is listed too, with what is wrong.
-
-    Args:
-        directories: the runs' directories.
-        root: the names are shown relative to it.
-    """
+    """Return a table of runs, named relative to `root`; one that is damaged is listed too, with what is wrong."""
     return Table(
         ["run", "policy", "env", "ended", "best", "env steps", "size"],
         [_cells(path, root) for path in directories],

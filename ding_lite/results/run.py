@@ -95,11 +95,7 @@ class Run:
 
 
 class Evaluations:
-    """The evaluations that a run has recorded, and its newest record. Each read goes on where the last one ended.
-
-    Args:
-        directory: the run's directory.
-    """
+    """The evaluations that a run has recorded, and its newest record. Each read goes on where the last one ended."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -230,12 +226,7 @@ def find_checkpoint(path: str) -> str:
 
 
 def find_config(checkpoint: str, advice: str) -> str:
-    """Return the path of the config of the run that a checkpoint belongs to.
-
-    Args:
-        checkpoint: the path of the checkpoint.
-        advice: what the user can do if there is none; it ends the message.
-    """
+    """Return the path of the config of a checkpoint's run; `advice` ends the message if there is none."""
     path = os.path.join(find_exp_dir(checkpoint), "total_config.py")
     if not os.path.isfile(path):
         raise ConfigError(f"'{checkpoint}' is not in the ckpt folder of an experiment: {advice}.")
@@ -248,10 +239,7 @@ def find_exp_dir(checkpoint: str) -> str:
 
 
 class RecordReader:
-    """Reads the complete lines added to a file of records since the last read.
-
-    Args:
-        path: the file; it need not exist yet.
+    """Reads the complete lines added to a file of records, which need not exist yet, since the last read.
 
     Attributes:
         count: lines read so far.

@@ -92,9 +92,6 @@ class RewardModel:
         All ranks must take the same number of optimizer steps. If whole episodes are collected, T differs between
         ranks; `minibatches` in `torch_utils/minibatch.py` then returns the same number of batches on each.
 
-        Args:
-            block: dict of `[T, N, ...]` tensors.
-
         Returns:
             Figures whose means are logged, with the same names on all ranks.
         """

@@ -95,12 +95,9 @@ class SharedStudy(optuna.Study):
 
 
 def open_study(storage: str, problem: Mapping[str, Any], **options: Any) -> SharedStudy:
-    """Create a study, or open it if it exists; `options` are Optuna's `study_name`, `sampler` and `pruner`.
+    """Create a study with Optuna's `options`, or open it if it exists. All its processes must agree on the `problem`.
 
-    Args:
-        storage: the URL of a database, or the path of a journal; `${NAME}` stands for an environment variable.
-        problem: what is tried, as JSON; all processes that share the study must agree on it.
-        **options: see above.
+    `storage` is the URL of a database, or the path of a journal; `${NAME}` stands for an environment variable.
     """
     filled = fill_in(storage)
     try:

@@ -167,12 +167,7 @@ class SACPolicy(Policy):
 
 
 def init_last_layers(networks: list[nn.Module], bound: float | None) -> None:
-    """Draw the parameters of the last layer of each network, or of each of its heads, from -bound..bound.
-
-    Args:
-        networks: the networks; their last layers are changed.
-        bound: None: nothing is changed.
-    """
+    """Draw the parameters of the last layers of networks, or of their heads, from -bound..bound; None: change nothing."""
     if bound is None:
         return
     for head in (head for network in networks for head in getattr(network, "heads", [network])):

@@ -115,10 +115,6 @@ class A2CPolicy(Policy):
 def check_core(policy: EasyDict, recurrent: bool) -> None:
     """Check that a model has a recurrent core only if the policy can learn with one.
 
-    Args:
-        policy: the compiled `cfg.policy`.
-        recurrent: whether the policy can.
-
     Raises:
         ConfigError: it cannot.
     """

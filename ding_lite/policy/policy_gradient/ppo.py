@@ -287,10 +287,6 @@ class PPOPolicy(Policy):
 def load_pretrained(model: nn.Module, path: str) -> nn.Module:
     """Return a copy of a model, with the parameters of a checkpoint and without gradients.
 
-    Args:
-        model: a model with the layers of the one in the checkpoint.
-        path: a checkpoint of a run.
-
     Raises:
         CheckpointError: the file cannot be read.
         ConfigError: its model has other layers, or learned from normalised observations.

@@ -112,12 +112,7 @@ class R2D2Policy(DQNPolicy):
         return loss, {"priority": priority_B, "q_value": q_UB.detach()}
 
     def _unroll(self, network: nn.Module, batch: dict[str, Any]) -> tuple[Tensor, Tensor]:
-        """Return the values of the rows after burn-in, and those of their successors, both `[T - burnin_step, B, A]`.
-
-        Args:
-            network: the online or the target network.
-            batch: see `_loss`.
-        """
+        """Return the values of the rows after burn-in, and of their successors, both `[T - burnin_step, B, A]`."""
         run, burnin = partial(self._run, network), self._cfg.burnin_step
         obs, start, state = batch["obs"], batch["episode_start"], self._to_device(batch["prev_state"])
         if burnin:
