@@ -56,7 +56,7 @@ class Removal:
 
 
 def find_checkpoints(run: Run, parts: bool = False) -> Removal | None:
-    """Return the checkpoints, with `parts` also the newest one's parts, that a run does not need; None: there are none."""
+    """Return the checkpoints, with `parts` also the newest one's parts, that a run does not need; None: all are."""
     folder = run.path / "ckpt"
     if run.active or not run.result or not folder.is_dir():
         return None

@@ -167,7 +167,7 @@ class SACPolicy(Policy):
 
 
 def init_last_layers(networks: list[nn.Module], bound: float | None) -> None:
-    """Draw the parameters of the last layers of networks, or of their heads, from -bound..bound; None: change nothing."""
+    """Draw the parameters of the last layers of networks, or of their heads, from -bound..bound, unless it is None."""
     if bound is None:
         return
     for head in (head for network in networks for head in getattr(network, "heads", [network])):
