@@ -27,7 +27,7 @@ from ding_lite.utils.registry import (
     MODEL_REGISTRY,
     POLICY_REGISTRY,
     ConfigError,
-    UserError,
+    load_extra,
 )
 
 PATHS = {"FILE": "FILE", "DIR": "DIRECTORY", "PATH": "FILE"}  # placeholders of options, and what shtab completes
@@ -150,14 +150,11 @@ class Completion(Command):
         parser.add_argument("shell", choices=("bash", "zsh"))
 
     def run(self, args: argparse.Namespace) -> None:
-        try:
-            import shtab  # noqa: PLC0415  (an optional package)
-        except ImportError:
-            raise UserError("Completion needs the package shtab: pip install 'ding_lite[completion]'.") from None
+        shtab = load_extra("shtab", "completion", "Completion")
         parser = create_whole_parser()
         for action in _options(parser):
             if action.metavar in PATHS:
-                action.complete = getattr(shtab, PATHS[action.metavar])  # type: ignore[attr-defined]  # shtab reads it
+                action.complete = getattr(shtab, PATHS[action.metavar])  # shtab reads it
         show(shtab.complete(parser, args.shell))
 
 

@@ -7,8 +7,7 @@ import warnings
 
 from ding_lite.cli.options import add_run_options, add_seeds, check_at_least, check_run_options, check_seeds
 from ding_lite.cli.parsers import Command
-from ding_lite.results.extras import load_extra
-from ding_lite.utils.registry import UserError
+from ding_lite.utils.registry import UserError, load_extra
 
 
 class Sweep(Command):

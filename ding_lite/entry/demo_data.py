@@ -30,14 +30,14 @@ from ding_lite.policy import Policy
 from ding_lite.rl_utils.policy_gradient import first_episodes
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.key import get_key
-from ding_lite.utils.ranks.collectives import allreduce_data, broadcast_object_list
+from ding_lite.utils.ranks.collectives import allreduce_data, on_rank_0
 from ding_lite.utils.ranks.heartbeat import heartbeat, waiting
 from ding_lite.utils.ranks.machine_group import machine_group
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import EpisodeCollector, SampleCollector
-from ding_lite.worker.offline.files import UNITS, DatasetError, check_target, count_rows, write_columns, write_minari
+from ding_lite.worker.offline.files import UNITS, check_target, count_rows, write_columns, write_minari
 
 BEST = os.path.join("ckpt", "ckpt_best.pth.tar")  # relative to an experiment directory
 
@@ -91,7 +91,7 @@ def collect_demo_data(
         expert_data_path = get_key(pair[0], "policy.collect.save_path")
     if not expert_data_path:
         raise ConfigError("collect_demo_data: give expert_data_path, or policy.collect.save_path in the config.")
-    kind = _check_target(expert_data_path)
+    kind = on_rank_0(lambda: check_target(expert_data_path))
     setup.cfg.policy.multi_gpu = get_world_size() > 1  # nothing is learned here, so the config's value does not matter
     with policy_process(setup, get_rank(), "record", "policy", fields=("collect", "eval")) as policy:
         source, envstep = _load(policy, setup.cfg.exp_name, model, state_dict, state_dict_path)
@@ -124,21 +124,6 @@ def _write(
         f"{origin['transitions']:,} transitions, {origin['episodes']:,} episodes with mean return "
         f"{origin['return_mean']:.2f}: {path}"
     )
-
-
-def _check_target(path: str) -> str:
-    """Return the kind of data set to write to `path`; an error of rank 0 is raised on all ranks."""
-    answer: list[Any] = [None]
-    if get_rank() == 0:
-        try:
-            answer = [(check_target(path), "")]
-        except DatasetError as error:
-            answer = [("", str(error))]
-    broadcast_object_list(answer)
-    kind, fault = answer[0]
-    if fault:
-        raise DatasetError(fault)
-    return kind
 
 
 def _load(

@@ -5,7 +5,6 @@ Shapes: N observations in a batch.
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import warnings
@@ -23,7 +22,7 @@ from ding_lite.entry.acting import AgentError, find_paths
 from ding_lite.envs.actions import ActionUnits, bounds_of, scale
 from ding_lite.policy import Policy
 from ding_lite.torch_utils.normalizer import MASK
-from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.registry import ConfigError, load_extra
 from ding_lite.utils.tree import tree_leaves, tree_map
 
 ENDINGS = (".pt2", ".onnx")
@@ -134,12 +133,7 @@ def check_target(path: str) -> None:
     if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
         raise ConfigError(f"Cannot write '{path}': its directory does not exist.")
     for name in ONNX if ending == ".onnx" else ():
-        try:
-            importlib.import_module(name)
-        except ImportError as error:
-            raise ConfigError(
-                f"Exporting to ONNX needs the extra 'onnx' ({error}): pip install 'ding_lite[onnx]'."
-            ) from error
+        load_extra(name, "onnx", "Exporting to ONNX")
 
 
 def draw_observations(space: gymnasium.Space[Any], number: int) -> Any:
@@ -194,7 +188,7 @@ def _write_onnx(module: nn.Module, obs: Any, path: str) -> None:
 
 
 def _run_onnx(path: str, obs: Any) -> list[np.ndarray]:
-    session = importlib.import_module("onnxruntime").InferenceSession(path, providers=["CPUExecutionProvider"])
+    session = load_extra("onnxruntime", "onnx").InferenceSession(path, providers=["CPUExecutionProvider"])
     names = [one.name for one in session.get_inputs()]
     return session.run(None, dict(zip(names, tree_leaves(obs), strict=True)))
 

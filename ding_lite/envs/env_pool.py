@@ -17,12 +17,10 @@ This module never imports torch. Shapes: N environments, K of which start an epi
 
 from __future__ import annotations
 
-import importlib
 import warnings
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import Any
 
 import gymnasium
@@ -35,7 +33,7 @@ from gymnasium.vector.utils import batch_space
 from ding_lite.envs.checks import check_lives
 from ding_lite.envs.seeded_env import derive_seeds
 from ding_lite.envs.spaces import EnvSpec, begin_stack, observation_side, push_frame, stack_depth, stack_space
-from ding_lite.utils.registry import ConfigError, closest
+from ding_lite.utils.registry import ConfigError, closest, load_extra
 from ding_lite.utils.tree import tree_leaves, tree_map
 
 ENDLESS = np.iinfo(np.int32).max  # a time limit that no episode reaches; envpool's of tasks that have none
@@ -44,18 +42,8 @@ RESERVED = ("num_envs", "num_threads", "batch_size", "seed", "env_seed")  # opti
 BOOKKEEPING = ("env_id", "players")  # keys of envpool's `info`
 
 
-def import_envpool() -> ModuleType:
-    """Import envpool and return it.
-
-    Raises:
-        ConfigError: it is not installed, or incomplete.
-    """
-    try:
-        return importlib.import_module("envpool")
-    except (ImportError, FileNotFoundError) as error:  # a missing file: the assets are separate packages
-        raise ConfigError(
-            f"env_manager.type='env_pool' needs the extra 'envpool' ({error}): pip install 'ding_lite[envpool]'."
-        ) from error
+def _envpool() -> Any:
+    return load_extra("envpool", "envpool", "env_manager.type='env_pool'")
 
 
 @dataclass(frozen=True)
@@ -76,7 +64,7 @@ class EnvPoolBuilder:
         Raises:
             ConfigError: envpool is not installed, or does not know the task or one of the options.
         """
-        known = import_envpool().list_all_envs()
+        known = _envpool().list_all_envs()
         if self.task not in known:
             raise ConfigError(f"env.env_id: envpool knows no '{self.task}'.{closest(self.task, known)}")
         if reserved := sorted(set(RESERVED) & set(cfg_env.kwargs)):
@@ -153,7 +141,7 @@ class EnvPoolEngine(VectorEnv):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # bounds of spaces lose precision
-                made = getattr(import_envpool(), function)(self._task, **options)
+                made = getattr(_envpool(), function)(self._task, **options)
                 return made, made.observation_space, made.action_space
         except (TypeError, ValueError, RuntimeError, AssertionError) as error:
             own = {key: value for key, value in options.items() if key not in ("num_envs", "num_threads", "seed")}

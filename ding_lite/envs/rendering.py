@@ -5,7 +5,6 @@ moviepy, of the extra `video`, writes the videos. This module never imports torc
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import re
@@ -23,7 +22,7 @@ from gymnasium.wrappers import HumanRendering
 from ding_lite.envs.builders import Builder, build_single, find_builder
 from ding_lite.envs.returned import EnvError
 from ding_lite.envs.wrappers import ENGINES, TRUE_REWARD
-from ding_lite.utils.registry import ConfigError, UserError, place_of
+from ding_lite.utils.registry import ConfigError, UserError, load_extra, place_of
 
 logger = logging.getLogger(__name__)
 FORMATS = (".mp4", ".gif")
@@ -160,12 +159,8 @@ def import_moviepy() -> Any:
         ConfigError: it is not installed, or finds no ffmpeg.
     """
     try:
-        moviepy = importlib.import_module("moviepy")
-        ffmpeg = importlib.import_module("moviepy.config").FFMPEG_BINARY
-    except ImportError as error:
-        raise ConfigError(
-            f"Videos need the extra 'video' ({error}): pip install 'ding_lite[video]', or 'moviepy>=2'."
-        ) from error
+        moviepy = load_extra("moviepy", "video", "A video")
+        ffmpeg = load_extra("moviepy.config", "video", "A video").FFMPEG_BINARY
     except (OSError, RuntimeError) as error:
         cause = " ".join(str(error).split())
         raise ConfigError(f"Videos need ffmpeg, which moviepy does not find: {cause}") from error

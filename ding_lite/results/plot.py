@@ -16,12 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from ding_lite.results.extras import load_extra
 from ding_lite.results.groups import Group
 from ding_lite.results.run import RETURN, Floats, Run
 from ding_lite.results.statistics import average, intervals
 from ding_lite.results.table import fold_text
-from ding_lite.utils.registry import UserError
+from ding_lite.utils.registry import UserError, load_extra
 
 FORMATS = (".png", ".svg", ".pdf")
 UNDATED: dict[str, Any] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}  # runs determine the file
@@ -100,7 +99,7 @@ def render_plot(groups: Sequence[Group], kind: str, options: PlotOptions, names:
         options: see `PlotOptions`.
         names: of all groups of several pictures, so that each looks the same in all of them; empty: those of `groups`.
     """
-    matplotlib, figures = load_extra("matplotlib"), load_extra("matplotlib.figure")
+    matplotlib, figures = load_extra("matplotlib", "plot"), load_extra("matplotlib.figure", "plot")
     parts = [panels for part in divide_groups(groups) if (panels := _panels(part, options))]
     if not parts:
         raise UserError(f"There is nothing to draw: no run has recorded {' or '.join(options.metrics)} yet.")
@@ -153,7 +152,7 @@ def _draw_part(place: Any, panels: Sequence[Panel], options: PlotOptions, looks:
         for group, curve in lines:
             _draw(axes, curve, looks[group.name], options.each)
         axes.set(ylabel=Y_LABELS.get(metric, metric), title="" if env in envs[:number] else env)
-        axes.xaxis.set_major_formatter(load_extra("matplotlib.ticker").EngFormatter(sep=""))
+        axes.xaxis.set_major_formatter(load_extra("matplotlib.ticker", "plot").EngFormatter(sep=""))
         axes.tick_params(labelbottom=env not in envs[number + 1 :])
         axes.grid(alpha=0.3, linewidth=0.5)
     column[-1].set_xlabel(X_LABELS[options.x])
@@ -221,7 +220,7 @@ def _legend_rows(panels: Sequence[Panel], options: PlotOptions) -> int:
 
 def _add_legend(figure: Any, looks: Mapping[str, Any], columns: int) -> None:
     """Put a legend below the panels, where it hides nothing; a line has the same style in all of them."""
-    lines = load_extra("matplotlib.lines")
+    lines = load_extra("matplotlib.lines", "plot")
     handles = [lines.Line2D([], [], label=label, **style) for label, style in looks.items()]
     columns = min(columns, len(handles))
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, handlelength=3, frameon=False)

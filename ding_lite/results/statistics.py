@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ding_lite.results.extras import load_extra
+from ding_lite.utils.registry import load_extra
 
 LEVEL = 0.95
 AVERAGES = ("mean", "iqm")
@@ -46,7 +46,7 @@ def average(values: NDArray[Any], kind: str = "mean", axis: int = -1) -> Any:
     """
     if kind == "mean":
         return np.mean(values, axis)
-    return load_extra("scipy.stats").trim_mean(values, 0.25, axis)
+    return load_extra("scipy.stats", "plot").trim_mean(values, 0.25, axis)
 
 
 def estimate(values: NDArray[Any], kind: str = "mean") -> Estimate:
@@ -68,7 +68,7 @@ def intervals(values_RP: NDArray[Any], kind: str = "mean") -> tuple[NDArray[Any]
     Returns:
         two arrays `[P]`, of NaN for a single run.
     """
-    stats = load_extra("scipy.stats")
+    stats = load_extra("scipy.stats", "plot")
     count, points = values_RP.shape
     if count < 2:
         return np.full(points, np.nan), np.full(points, np.nan)
@@ -92,7 +92,7 @@ def _expanded_level(count: int) -> float:
 
     The bootstrap's standard error lacks the factor sqrt(n / (n - 1)), and its quantile is the normal distribution's.
     """
-    stats = load_extra("scipy.stats")
+    stats = load_extra("scipy.stats", "plot")
     quantile = stats.t.ppf((1 + LEVEL) / 2, count - 1) * math.sqrt(count / (count - 1))
     return float(1 - 2 * stats.norm.cdf(-quantile))
 
@@ -117,13 +117,13 @@ def probability_of_improvement(better: NDArray[Any], worse: NDArray[Any]) -> Est
     share = float(np.mean((difference > 0) + 0.5 * (difference == 0)))
     if n + m == 2:
         return Estimate(share, math.nan, math.nan)
-    z = load_extra("scipy.stats").norm.ppf((1 + LEVEL) / 2)
+    z = load_extra("scipy.stats", "plot").norm.ppf((1 + LEVEL) / 2)
 
     def outside(p: float) -> float:
         spread = 1 + ((n + m) / 2 - 1) * ((1 - p) / (2 - p) + p / (1 + p))
         return (p - share) ** 2 - z**2 * p * (1 - p) * spread / (n * m)
 
-    find = load_extra("scipy.optimize").brentq
+    find = load_extra("scipy.optimize", "plot").brentq
     low = find(outside, 0, min(share, 1 - SLIT)) if share > 0 else 0.0  # at 0 and 1 the equation holds trivially
     high = find(outside, max(share, SLIT), 1) if share < 1 else 1.0
     return Estimate(share, float(low), float(high))

@@ -12,11 +12,10 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from ding_lite.config import save_config
-from ding_lite.results.extras import load_extra
 from ding_lite.results.groups import short_value, shorten
 from ding_lite.results.table import Table, show_number
 from ding_lite.sweep.study import ERROR, RUNS, UNFINISHED, SharedStudy
-from ding_lite.utils.registry import UserError
+from ding_lite.utils.registry import UserError, load_extra
 
 TABLE, BEST = "trials.csv", "best_config.py"
 WIDTH, SHOWN, DIGITS = 80, 20, 4  # of the table: characters of a line, trials, significant digits of a value
@@ -87,8 +86,8 @@ def show_values(values: Mapping[str, Any]) -> str:
 
 def draw_pictures(study: SharedStudy, folder: Path, unit: str) -> list[str]:
     """Draw those of Optuna's pictures that have enough trials, and return the names of the files."""
-    load_extra("matplotlib").use("Agg")
-    figures, plots = load_extra("matplotlib.pyplot"), load_extra("optuna.visualization.matplotlib", "sweep")
+    load_extra("matplotlib", "plot").use("Agg")
+    figures, plots = load_extra("matplotlib.pyplot", "plot"), load_extra("optuna.visualization.matplotlib", "sweep")
     complete, drawn = study.count(TrialState.COMPLETE), list[str]()
     keys = list(complete[0].params) if complete else []
     copy = _with_short_keys(study, keys, unit) if complete else study

@@ -46,6 +46,18 @@ def closest(name: str, known: Iterable[str]) -> str:
     return f" Did you mean '{match[0]}'?" if match else ""
 
 
+def load_extra(module: str, extra: str, what: str = "This") -> Any:
+    """Import a module that only one of our extras installs.
+
+    Raises:
+        ConfigError: it cannot be imported. The message says that `what` needs the extra.
+    """
+    try:
+        return importlib.import_module(module)
+    except (ImportError, FileNotFoundError) as error:  # a missing file: envpool's assets are separate packages
+        raise ConfigError(f"{what} needs the extra '{extra}' ({error}): pip install 'ding_lite[{extra}]'.") from error
+
+
 def place_of(error: BaseException) -> str:
     """Return the file and the line that raised an error, as the beginning of a message."""
     last = traceback.extract_tb(error.__traceback__)[-1]

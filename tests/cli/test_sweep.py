@@ -50,7 +50,7 @@ def test_a_mistake_is_one_line_before_anything_starts(words: list[str], message:
 
 def test_a_missing_optuna_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)  # as if it were not installed
-    with pytest.raises(UserError, match=r"optuna is not installed: pip install 'ding_lite\[sweep\]'."):
+    with pytest.raises(UserError, match=r"This needs the extra 'sweep' .*optuna.*: pip install 'ding_lite\[sweep\]'"):
         call("sweep", "-c", str(CONFIG), RATE)
 
 

@@ -6,7 +6,6 @@ The rows of a trajectory are adjacent and in order. Written actions are those of
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
@@ -22,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ding_lite.utils.checkpoint.file import atomic_file
-from ding_lite.utils.registry import ConfigError, closest
+from ding_lite.utils.registry import ConfigError, closest, load_extra
 from ding_lite.utils.tree import tree_leaves, tree_map
 
 KINDS = ("hdf5", "npz", "npy", "minari")
@@ -84,20 +83,6 @@ def find_kind(path: str, data_type: str = "") -> str:
     )
 
 
-def load_extra(module: str) -> Any:
-    """Import an optional package.
-
-    Raises:
-        DatasetError: it is not installed.
-    """
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise DatasetError(
-            f"{module} is needed for this data set: pip install 'ding_lite[offline]' ({error})"
-        ) from None
-
-
 @contextmanager
 def open_columns(path: str, data_type: str = "") -> Iterator[Columns]:
     """Return a context manager that opens a data set for reading.
@@ -124,7 +109,7 @@ def open_columns(path: str, data_type: str = "") -> Iterator[Columns]:
 
 @contextmanager
 def _open_hdf5(path: str) -> Iterator[Columns]:
-    h5py = load_extra("h5py")
+    h5py = _load("h5py")
     with h5py.File(path, "r") as file:
         names: list[str] = []
         file.visititems(lambda name, node: names.append(name) if isinstance(node, h5py.Dataset) else None)
@@ -155,7 +140,7 @@ def _open_npy(path: str) -> Iterator[Columns]:
 @contextmanager
 def _open_minari(path: str) -> Iterator[Columns]:
     """Read all episodes. Each ends with a row, marked as padding, that holds only its last observation."""
-    minari = load_extra("minari")
+    minari = _load("minari")
     try:
         given = os.path.join(path, "data")
         data = minari.MinariDataset(given) if os.path.isdir(given) else minari.load_dataset(path)
@@ -176,6 +161,10 @@ def _open_minari(path: str) -> Iterator[Columns]:
         for name, array in flatten(columns):
             parts.setdefault(name, []).append(np.asarray(array))
     yield Columns(list(parts), lambda name: np.concatenate(parts[name]), "env")
+
+
+def _load(module: str) -> Any:
+    return load_extra(module, "offline", "This data set")
 
 
 def _pad(rows: Any) -> np.ndarray:
@@ -201,10 +190,10 @@ def check_target(path: str) -> str:
     ending = os.path.splitext(path)[1].lower()
     if ending in ENDINGS:
         if ENDINGS[ending] == "hdf5":
-            load_extra("h5py")
+            _load("h5py")
         return ENDINGS[ending]
     if MINARI_ID.search(path):
-        if os.path.exists(load_extra("minari.storage").get_dataset_path(path)):
+        if os.path.exists(_load("minari.storage").get_dataset_path(path)):
             raise DatasetError(f"Minari data set '{path}' exists already: choose another id, or delete it.")
         return "minari"
     if ending or not path:
@@ -247,7 +236,7 @@ def write_columns(path: str, columns: dict[str, Any], attributes: dict[str, Any]
 
 
 def _write_hdf5(file: Any, columns: dict[str, Any], attributes: dict[str, Any]) -> None:
-    with load_extra("h5py").File(file, "w") as store:
+    with _load("h5py").File(file, "w") as store:
         store.attrs.update(attributes)
         for name, array in flatten(columns):
             store.create_dataset(name, data=array, compression="lzf" if array.ndim > 2 else None)  # images
@@ -276,7 +265,7 @@ def write_minari(path: str, columns: dict[str, Any], spaces: dict[str, Any], att
     Raises:
         DatasetError: the id is taken.
     """
-    minari = load_extra("minari")
+    minari = _load("minari")
     buffers, start = [], 0
     for stop in (np.flatnonzero(columns["traj_flag"]) + 1).tolist():
         episode = tree_map(lambda column: column[start:stop], columns)  # noqa: B023 (called at once)

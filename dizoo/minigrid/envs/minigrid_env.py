@@ -10,8 +10,7 @@ from easydict import EasyDict
 
 from ding_lite.envs import make_gymnasium
 from ding_lite.utils.key import Key
-from ding_lite.utils.registry import ENV_REGISTRY
-from dizoo.extras import require
+from ding_lite.utils.registry import ENV_REGISTRY, load_extra
 
 
 @ENV_REGISTRY.register("minigrid")
@@ -25,7 +24,8 @@ class MiniGridEnv(gymnasium.Wrapper):
     )
 
     def __init__(self, cfg_env: EasyDict) -> None:
-        wrappers = require("minigrid.wrappers", "minigrid")  # the import registers the ids with gymnasium
+        # The import registers the ids with gymnasium.
+        wrappers = load_extra("minigrid.wrappers", "minigrid", "This environment")
         env = make_gymnasium(cfg_env)
         env = wrappers.FullyObsWrapper(env) if cfg_env.full_obs else env
         env = OneHotObservation(env) if cfg_env.onehot_obs else wrappers.FlatObsWrapper(env)
@@ -37,7 +37,7 @@ class OneHotObservation(gymnasium.ObservationWrapper):
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
-        constants = require("minigrid.core.constants", "minigrid")
+        constants = load_extra("minigrid.core.constants", "minigrid", "This environment")
         # the state of a cell is that of a door, or the direction of the agent if the whole grid is observed
         kinds = (len(constants.OBJECT_TO_IDX), len(constants.COLOR_TO_IDX), len(constants.DIR_TO_VEC))
         self._offset = np.cumsum((0, *kinds[:-1]))

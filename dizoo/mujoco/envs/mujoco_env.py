@@ -10,9 +10,8 @@ from easydict import EasyDict
 
 from ding_lite.envs import make_gymnasium
 from ding_lite.utils.key import Key
-from ding_lite.utils.registry import ENV_REGISTRY
+from ding_lite.utils.registry import ENV_REGISTRY, load_extra
 from dizoo.discrete_actions import DiscreteActions
-from dizoo.extras import require
 
 
 @ENV_REGISTRY.register("mujoco")
@@ -27,7 +26,7 @@ class MujocoEnv(gymnasium.Wrapper):
     )
 
     def __init__(self, cfg_env: EasyDict) -> None:
-        require("mujoco", "mujoco")
+        load_extra("mujoco", "mujoco", "This environment")
         env = make_gymnasium(cfg_env)
         if cfg_env.action_bins_per_branch is not None:
             env = DiscreteActions(env, cfg_env.action_bins_per_branch)

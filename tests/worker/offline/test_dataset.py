@@ -13,6 +13,7 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
 from ding_lite.envs.actions import ActionUnits
+from ding_lite.utils import UserError
 from ding_lite.worker import DatasetError, OfflineDataset, read_dataset
 from ding_lite.worker.offline.files import write_columns
 
@@ -330,7 +331,8 @@ def test_a_missing_package_names_the_extra(
     monkeypatch.setitem(sys.modules, module, None)
     (tmp_path / "data.hdf5").touch()
     monkeypatch.chdir(tmp_path)
-    assert f"{module} is needed for this data set: pip install 'ding_lite[offline]'" in message_of(path)
+    with pytest.raises(UserError, match=r"This data set needs the extra 'offline' .*'ding_lite\[offline\]'"):
+        read_dataset(path)
 
 
 @pytest.mark.parametrize(

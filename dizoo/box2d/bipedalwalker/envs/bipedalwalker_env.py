@@ -10,8 +10,7 @@ from easydict import EasyDict
 from ding_lite.envs import make_gymnasium
 from ding_lite.envs.wrappers import apply_wrappers
 from ding_lite.utils.key import Key
-from ding_lite.utils.registry import ENV_REGISTRY
-from dizoo.extras import require
+from ding_lite.utils.registry import ENV_REGISTRY, load_extra
 
 LEAST_REWARD = -10.0
 
@@ -30,7 +29,7 @@ class BipedalWalkerEnv(gymnasium.Wrapper):
     )
 
     def __init__(self, cfg_env: EasyDict) -> None:
-        require("Box2D", "box2d")
+        load_extra("Box2D", "box2d", "This environment")
         env = make_gymnasium(cfg_env)
         if cfg_env.rew_clip:
             env = apply_wrappers(env, [dict(name="ClipReward", min_reward=LEAST_REWARD)])

@@ -9,8 +9,7 @@ from easydict import EasyDict
 
 from ding_lite.envs import make_gymnasium
 from ding_lite.utils.key import Key
-from ding_lite.utils.registry import ENV_REGISTRY
-from dizoo.extras import require
+from ding_lite.utils.registry import ENV_REGISTRY, load_extra
 
 
 @ENV_REGISTRY.register("carracing")
@@ -23,6 +22,6 @@ class CarRacingEnv(gymnasium.Wrapper):
     )
 
     def __init__(self, cfg_env: EasyDict) -> None:
-        require("Box2D", "box2d")
+        load_extra("Box2D", "box2d", "This environment")
         kwargs = {"continuous": cfg_env.continuous} | dict(cfg_env.kwargs)
         super().__init__(make_gymnasium(EasyDict(dict(cfg_env), kwargs=kwargs)))

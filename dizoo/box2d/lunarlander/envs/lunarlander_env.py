@@ -9,8 +9,7 @@ from easydict import EasyDict
 
 from ding_lite.envs import make_gymnasium
 from ding_lite.utils.key import Key
-from ding_lite.utils.registry import ENV_REGISTRY, ConfigError
-from dizoo.extras import require
+from ding_lite.utils.registry import ENV_REGISTRY, ConfigError, load_extra
 
 
 @ENV_REGISTRY.register("lunarlander")
@@ -31,7 +30,7 @@ class LunarLanderEnv(gymnasium.Wrapper):
     )
 
     def __init__(self, cfg_env: EasyDict) -> None:
-        require("Box2D", "box2d")
+        load_extra("Box2D", "box2d", "This environment")
         kwargs = dict(cfg_env.kwargs)
         if cfg_env.continuous is not None:
             if not cfg_env.continuous and "Continuous" in cfg_env.env_id:
