@@ -6,7 +6,7 @@ such as `allreduce_data`, wherever all ranks do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 
@@ -104,44 +104,13 @@ class Callback:
         """Restore a state that `state_dict` returned."""
 
 
-class CallbackList(Callback):
-    """Calls several callbacks in order."""
-
-    def __init__(self, callbacks: Sequence[Callback]) -> None:
-        self.callbacks = tuple(callbacks)
-
-    def on_start(self, run: WatchedRun) -> None:
-        for callback in self.callbacks:
-            callback.on_start(run)
-
-    def after_collect(self, run: WatchedRun, figures: Mapping[str, float]) -> None:
-        for callback in self.callbacks:
-            callback.after_collect(run, figures)
-
-    def after_update(self, run: WatchedRun, output: Mapping[str, Any]) -> None:
-        for callback in self.callbacks:
-            callback.after_update(run, output)
-
-    def after_evaluation(self, run: WatchedRun, info: Mapping[str, Any]) -> None:
-        for callback in self.callbacks:
-            callback.after_evaluation(run, info)
-
-    def after_log(self, run: WatchedRun, figures: Mapping[str, float]) -> None:
-        for callback in self.callbacks:
-            callback.after_log(run, figures)
-
-    def after_checkpoint(self, run: WatchedRun, path: str) -> None:
-        for callback in self.callbacks:
-            callback.after_checkpoint(run, path)
-
-    def on_end(self, run: WatchedRun) -> None:
-        for callback in self.callbacks:
-            callback.on_end(run)
+class CallbackList(tuple[Callback, ...]):
+    """The callbacks of a run, whose states are saved together."""
 
     def state_dict(self) -> dict[str, Any]:
-        return {str(number): callback.state_dict() for number, callback in enumerate(self.callbacks)}
+        return {str(number): callback.state_dict() for number, callback in enumerate(self)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        for number, callback in enumerate(self.callbacks):
+        for number, callback in enumerate(self):
             if str(number) in state:  # else it was added when the run was resumed
                 callback.load_state_dict(state[str(number)])

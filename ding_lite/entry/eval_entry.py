@@ -17,7 +17,6 @@ from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.logger import Progress
 from ding_lite.utils.ranks.ranks import get_world_size
 from ding_lite.utils.registry import ConfigError
-from ding_lite.worker import Evaluator
 
 
 def find_pair(checkpoint: str, advice: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -75,22 +74,18 @@ def play_evaluation(setup: RunSetup, state: dict[str, Any], name: str) -> tuple[
     Returns:
         What `evaluate_checkpoint` returns, and the policy.
     """
-    cfg = setup.cfg
     with ExitStack() as stack:
         policy = stack.enter_context(policy_process(setup, "policy", fields=("eval",)))
         load_model(policy, state, name)
         progress = stack.enter_context(Progress(None, True))
-        evaluator = Evaluator(
-            setup.create_eval_env(stack),
+        number = setup.cfg.env.n_evaluator_episode
+        evaluator = setup.create_evaluator(
             policy,
-            cfg.env.n_evaluator_episode,
-            eval_freq=1,
-            stop_value=None,
-            seed=cfg.seed,
-            on_progress=lambda done, steps, still: progress.note(
-                f"evaluating: {done} of {cfg.env.n_evaluator_episode} episodes, step {steps:,}"
-                + ", nothing changes" * still
+            lambda: False,
+            lambda done, steps, still: progress.note(
+                f"evaluating: {done} of {number} episodes, step {steps:,}" + ", nothing changes" * still
             ),
+            stack,
         )
         return evaluator.eval(state.get("learner", {}).get("train_iter", 0))[1], policy
 

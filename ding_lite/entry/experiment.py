@@ -19,6 +19,7 @@ from ding_lite.entry.reporter import describe_collecting
 from ding_lite.entry.setup import RunSetup, first_steps
 from ding_lite.entry.trackers import create_trackers
 from ding_lite.policy import Policy
+from ding_lite.torch_utils import NonFiniteError
 from ding_lite.utils.ranks.collectives import allreduce_data
 from ding_lite.utils.ranks.heartbeat import cleaning_up
 from ding_lite.utils.ranks.interrupt import InterruptGuard
@@ -143,7 +144,8 @@ class Experiment:
             keeper.resume(*parts, self._callbacks if callbacks else None, self._on_save)
             begins, total = self.counts()[axis], source.total
             self._reporter.begin(policy, source.lines, setup.spec, begins, total, self._after_log)
-            self._callbacks.on_start(self)
+            for callback in self._callbacks:
+                callback.on_start(self)
             self._stack = stack.pop_all()
 
     def fill_replay_buffer(self) -> ReplayBuffer:
@@ -216,8 +218,8 @@ class Experiment:
         """
         if self.evaluator.should_eval(self.learner.train_iter) and self._evaluate():
             return True
-        if not self.learner.train_iter:
-            self._keeper.save_first()
+        if self._keeper.saved_iter < 0:
+            self._keeper.save()
         return False
 
     def _evaluate(self) -> bool:
@@ -228,7 +230,8 @@ class Experiment:
         self._reporter.evaluation(info, self.counts())
         if info["best"]:
             self._keeper.save_best()
-        self._callbacks.after_evaluation(self, info)
+        for callback in self._callbacks:
+            callback.after_evaluation(self, info)
         self.stop_reason = "stop_value" if stop_flag else self.stop_reason or self._stopped_early()
         return bool(self.stop_reason)
 
@@ -237,7 +240,8 @@ class Experiment:
         block, figures = self.collector.collect()
         samples, self._collected = self._to_samples(block), int(figures["env_step"])
         self._reporter.collect(figures, self.counts())
-        self._callbacks.after_collect(self, figures)
+        for callback in self._callbacks:
+            callback.after_collect(self, figures)
         return samples
 
     def _to_samples(self, block: dict[str, Any]) -> dict[str, Any]:
@@ -270,8 +274,17 @@ class Experiment:
             update: called as `update(index, priority)` with the new priorities `[B]` of each batch, if the policy
                 returns any.
         """
-        with self._keeper.learning(), self._source.learning():
-            self.learner.train(batches, update)
+        try:
+            with self._source.learning():
+                self.learner.train(batches, update)
+        except NonFiniteError as error:
+            raise self._keeper.save_batch(error) from None
+        if self._save_is_due():
+            self._keeper.save()
+
+    def _save_is_due(self) -> bool:
+        every = self._setup.cfg.policy.learn.learner.hook.save_ckpt_after_iter
+        return self.learner.train_iter - max(self._keeper.saved_iter, 0) >= every
 
     def batches(self) -> Iterable[dict[str, Any]]:
         """Return the next batches of this rank from a data set, for runs that learn offline.
@@ -283,7 +296,7 @@ class Experiment:
 
     def _something_is_due(self) -> bool:
         at_limit = self.learner.train_iter >= self._setup.limits["max_train_iter"]
-        return at_limit or self._keeper.save_is_due() or self.evaluator.should_eval(self.learner.train_iter)
+        return at_limit or self._save_is_due() or self.evaluator.should_eval(self.learner.train_iter)
 
     def _on_log(self, values: dict[str, float]) -> None:
         figures = dict(self._source.figures())
@@ -293,13 +306,16 @@ class Experiment:
         self._reporter.check(values, self.policy.alarms)
 
     def _on_update(self, output: Mapping[str, Any]) -> None:
-        self._callbacks.after_update(self, output)
+        for callback in self._callbacks:
+            callback.after_update(self, output)
 
     def _on_save(self, path: str) -> None:
-        self._callbacks.after_checkpoint(self, path)
+        for callback in self._callbacks:
+            callback.after_checkpoint(self, path)
 
     def _after_log(self, figures: Mapping[str, float]) -> None:
-        self._callbacks.after_log(self, figures)
+        for callback in self._callbacks:
+            callback.after_log(self, figures)
 
     def _say_if_nothing_was_learned(self) -> None:
         """Warn if a run that was not interrupted ends without a learner iteration."""
@@ -322,6 +338,7 @@ class Experiment:
             if self.stop_reason != "interrupted" and self.evaluator.last_iter != self.learner.train_iter:
                 self._evaluate()
             status = self._keeper.finish(self.stop_reason)
-            self._callbacks.on_end(self)
+            for callback in self._callbacks:
+                callback.on_end(self)
         if status:
             raise SystemExit(status)

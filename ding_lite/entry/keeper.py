@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, suppress
 from typing import Any
 
 import torch
@@ -43,6 +43,7 @@ class RunKeeper(AbstractContextManager[Any]):
 
     Attributes:
         reporter: the run's records.
+        saved_iter: learner iteration of the last attempt to save; -1: none.
         guard: says whether this rank was asked to end.
 
     Raises:
@@ -56,7 +57,7 @@ class RunKeeper(AbstractContextManager[Any]):
         self._on_save: Callable[[str], None] | None = None
         self._replay: ReplayBuffer | None = None
         self._changes: list[str] = []  # values that were changed since the run began
-        self._saved_iter = -1  # iteration of the last attempt to save; -1: none
+        self.saved_iter = -1
         self._saved: tuple[int, ...] = ()  # counts of the newest checkpoint, see `_moment`; empty: none
         self._resumes: bool = on_rank_0(lambda: setup.cfg.policy.learn.resume_training)
         with ExitStack() as stack:
@@ -154,7 +155,7 @@ class RunKeeper(AbstractContextManager[Any]):
             callbacks.load_state_dict(loaded.state["callbacks"])
         if replay is not None and loaded.local_state is not None and "replay" in loaded.local_state:
             replay.load_state_dict(loaded.local_state["replay"])
-        self._saved_iter, self._saved = learner.train_iter, self._moment()
+        self.saved_iter, self._saved = learner.train_iter, self._moment()
         on_rank_0(lambda: claim_exp_dir(self._exp_dir))
         self.reporter.resume(loaded.state["record"], loaded.name, counts(), self._goes_on)
         self.reporter.changed(self._changes)
@@ -206,15 +207,6 @@ class RunKeeper(AbstractContextManager[Any]):
         learner, collector, evaluator = (self._parts[name] for name in ("learner", "collector", "evaluator"))
         return learner.train_iter, collector.envstep, evaluator.eval_count
 
-    def save_is_due(self) -> bool:
-        """Return whether `save_ckpt_after_iter` iterations have passed since the last checkpoint."""
-        return self._parts["learner"].train_iter - max(self._saved_iter, 0) >= self._hook.save_ckpt_after_iter
-
-    def save_first(self) -> None:
-        """Write the checkpoint `iteration_0` of a run that begins."""
-        if self._saved_iter < 0:
-            self.save()
-
     def save(self) -> bool:
         """Write a checkpoint of all ranks, unless the newest is up to date; return False if writing failed."""
         on_rank_0(lambda: check_exp_dir(self._exp_dir))
@@ -222,44 +214,29 @@ class RunKeeper(AbstractContextManager[Any]):
         if moment == self._saved:
             return True
         heartbeat("save")
-        self._saved_iter = train_iter = self._parts["learner"].train_iter
+        self.saved_iter = self._parts["learner"].train_iter
         local_state = self._local_state_dict()
-        saved = self._report(
-            self._store.save(train_iter, self._state_dict(), local_state, keep_parts="replay" not in local_state)
-        )
-        self._saved = moment if saved else ()
-        self._tell_saved(saved, "ckpt_last.pth.tar")
-        return saved
+        keep_parts = "replay" not in local_state
+        reason = self._store.save(self.saved_iter, self._state_dict(), local_state, keep_parts)
+        self._saved = () if reason else moment
+        return self._report(reason, "ckpt_last.pth.tar")
 
     def save_best(self) -> None:
         """Write the checkpoint of the best evaluation so far."""
         on_rank_0(lambda: check_exp_dir(self._exp_dir))
-        saved = self._report(self._store.save_best(self._state_dict()))
-        self._tell_saved(saved, "ckpt_best.pth.tar")
+        self._report(self._store.save_best(self._state_dict()), "ckpt_best.pth.tar")
 
-    def _tell_saved(self, saved: bool, name: str) -> None:
-        if saved and self._on_save is not None:
-            self._on_save(self._path("ckpt", name))
-
-    @contextmanager
-    def learning(self) -> Iterator[None]:
-        """Return a context manager for learner iterations; at its end the run is saved if a checkpoint is due.
-
-        A batch whose loss or gradient is not finite is saved, and the error then names the file.
-        """
-        try:
-            yield
-        except NonFiniteError as error:
-            name = f"iteration_{error.iteration}.rank_{get_rank()}.pth.tar"
-            raise error.saved(self._path("nonfinite", name)) from None
-        if self.save_is_due():
-            self.save()
-
-    def _report(self, reason: str | None) -> bool:
-        """If a checkpoint could not be written, print why; return whether it was written."""
+    def _report(self, reason: str | None, name: str) -> bool:
+        """Return whether a checkpoint was written; call `on_save` if it was, and print the reason if it was not."""
         if reason is not None:
             self.reporter.warning(f"{reason} Training continues.")
+        elif self._on_save is not None:
+            self._on_save(self._path("ckpt", name))
         return reason is None
+
+    def save_batch(self, error: NonFiniteError) -> NonFiniteError:
+        """Save the batch whose loss or gradient is not finite; return the error, which then names the file."""
+        return error.saved(self._path("nonfinite", f"iteration_{error.iteration}.rank_{get_rank()}.pth.tar"))
 
     # The end.
 

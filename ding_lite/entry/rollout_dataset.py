@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.utils.data import IterableDataset, get_worker_info
 
 from ding_lite.config import compile_config, set_shapes
+from ding_lite.config.compat import SCHEDULERS
 from ding_lite.entry.pipelines import refuse_normalization
 from ding_lite.entry.setup import first_steps
 from ding_lite.envs import check_env, create_vector_env, derive_seeds
@@ -294,9 +295,10 @@ def _check(policy: EasyDict, unit: str) -> None:
         raise ConfigError(f"RolloutDataset: expected unit to be one of {UNITS}, got '{unit}'.{closest(unit, UNITS)}")
     for path, schedule in find_schedules(policy, declared_keys(POLICY_REGISTRY.find(policy.type))).items():
         if not (path.startswith("collect.") and schedule.by == "env_step"):
+            names = [f"policy.{path}", *(key for key, (_, number) in SCHEDULERS.items() if number == f"policy.{path}")]
             raise ConfigError(
-                f"policy.{path}: RolloutDataset follows schedules of policy.collect by 'env_step' only, because the "
-                "training loop is not ding_lite's: give a number."
+                f"{' or '.join(names)}: RolloutDataset follows schedules of policy.collect by 'env_step' only, because "
+                "the training loop is not ding_lite's: give a number."
             )
     if unit == "episode":
         return

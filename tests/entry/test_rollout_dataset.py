@@ -160,7 +160,7 @@ def test_episodes_are_whole(name: str) -> None:
             "ppo",
             "batch",
             [f"policy.learn.lr_scheduler={SCHEDULE}"],
-            r"policy\.learn\.learning_rate: RolloutDataset follows",
+            r"policy\.learn\.learning_rate or policy\.learn\.lr_scheduler: RolloutDataset follows",
         ),
         (
             *("ppo", "batch", ["policy.learn.kl_early_stop=True", "policy.learn.target_kl=0.1"]),
