@@ -18,12 +18,12 @@ import torch
 from gymnasium.spaces import Box, Dict
 from torch import Tensor, nn
 
-from ding_lite.entry.acting import AgentError, find_paths
+from ding_lite.entry.acting import AgentError
 from ding_lite.envs.actions import ActionUnits, bounds_of, scale
 from ding_lite.policy import Policy
 from ding_lite.torch_utils.normalizer import MASK
 from ding_lite.utils.registry import ConfigError, load_extra
-from ding_lite.utils.tree import tree_leaves, tree_map
+from ding_lite.utils.tree import dotted_items, tree_leaves, tree_map
 
 ENDINGS = (".pt2", ".onnx")
 TRIALS = 64  # observations for which the actions are compared
@@ -182,7 +182,7 @@ def _run_pt2(path: str, obs: Any) -> list[np.ndarray]:
 
 
 def _write_onnx(module: nn.Module, obs: Any, path: str) -> None:
-    names = [".".join(("obs", *keys)) for keys in find_paths(obs)]
+    names = [name for name, _ in dotted_items({"obs": obs})]
     program = _export(module, obs)
     torch.onnx.export(program, (), path, input_names=names, dynamo=True, external_data=False, verbose=False)
 

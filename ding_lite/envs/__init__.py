@@ -1,4 +1,7 @@
-"""Vector environments in gymnasium's SAME_STEP mode, built from a config."""
+"""Vector environments in gymnasium's SAME_STEP mode, built from a config.
+
+No module here imports torch, because the processes of environments import them.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,6 @@
 """Converts actions between a policy's units and an environment's, both ways; bounds them; draws them at random.
 
-This module never imports torch, because worker processes import it. Shapes: N environments or rows, M agents, A
-choices.
+Shapes: N environments or rows, M agents, A choices.
 """
 
 from __future__ import annotations

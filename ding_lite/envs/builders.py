@@ -1,7 +1,4 @@
-"""Builds a single environment from `cfg.env`: finds its class, creates it, and wraps it for a policy.
-
-This module never imports torch, because worker processes import it.
-"""
+"""Builds a single environment from `cfg.env`: finds its class, creates it, and wraps it for a policy."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Tries an environment before a run starts, and reports a fault in one line with the environment and the cause.
-
-This module never imports torch.
-"""
+"""Tries an environment before a run starts, and reports a fault in one line with the environment and the cause."""
 
 from __future__ import annotations
 

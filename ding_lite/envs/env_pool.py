@@ -12,7 +12,7 @@ Differences from gymnasium, which hold for envpool 1.2.5:
   tenth of a second for each game. An episode depends on the ones before, so none is restored when a run is resumed.
 * Observations and actions of float64 appear as float32, and Box2D's unbounded spaces as unbounded.
 
-This module never imports torch. Shapes: N environments, K of which start an episode, S frames in an observation.
+Shapes: N environments, K of which start an episode, S frames in an observation.
 """
 
 from __future__ import annotations

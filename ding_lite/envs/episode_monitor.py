@@ -1,7 +1,7 @@
 """Adds episode totals, final observations, ended parts of games and scaled actions to gymnasium's vector environments.
 
-`ding_lite.envs.vector_env` describes the contract. This module never imports torch. Shapes: N environments, K of which
-end their episode in a step, I keys of `info`.
+`ding_lite.envs.vector_env` describes the contract. Shapes: N environments, K of which end their episode in a step,
+I keys of `info`.
 """
 
 from __future__ import annotations

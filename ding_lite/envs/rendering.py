@@ -1,6 +1,6 @@
 """Builds environments that render, and records videos of their episodes.
 
-moviepy, of the extra `video`, writes the videos. This module never imports torch, because worker processes import it.
+moviepy, of the extra `video`, writes the videos.
 """
 
 from __future__ import annotations

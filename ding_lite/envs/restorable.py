@@ -3,7 +3,7 @@
 An episode is a function of its seed, its number and its actions, see `seeded_env`, and of the attributes that
 `set_attr` has set. These are saved, and replaying the actions restores any environment; no simulator has to save its
 state. The engines and the monitor are not involved.
-This module never imports torch. Shapes: N environments, T steps of an episode.
+Shapes: N environments, T steps of an episode.
 """
 
 from __future__ import annotations

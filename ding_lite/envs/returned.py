@@ -5,7 +5,7 @@ the run. A value fits if its shape is that of the space and its type can hold it
 one of float32. Spaces of integers also limit the values, except a Box of bytes, which would take long to look through.
 The bounds of a Box of floats do not, because many environments exceed theirs slightly.
 
-This module never imports torch, because worker processes import it. N is the number of environments.
+N is the number of environments.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.spaces import Box, Dict
 from gymnasium.vector import VectorEnv
 
+from ding_lite.envs.actions import bounds_of
 from ding_lite.utils.registry import UserError
 
 OLD_INTERFACE = (
@@ -81,23 +82,11 @@ def _cast(obs: Any, space: gymnasium.Space[Any], where: str, batch: tuple[int, .
         return cast
     wrong = cast != array
     if cast.dtype.itemsize > 1 or not isinstance(space, Box):
-        low, high = _limits(space)
+        low, high = bounds_of(space)  # type: ignore[arg-type]  # other spaces were refused
         wrong = wrong | (cast < low) | (cast > high)
     if wrong.any():
         raise EnvError(f"{where} with the value {array[wrong].flat[0]!s} ({array.dtype}), not in its space {space}.")
     return cast
-
-
-def _limits(space: gymnasium.Space[Any]) -> tuple[Any, Any]:
-    """Return the smallest and the largest values of a space of integers."""
-    if isinstance(space, Box):
-        return space.low, space.high
-    if isinstance(space, Discrete):
-        return space.start, space.start + space.n - 1
-    if isinstance(space, MultiDiscrete):
-        return space.start, space.start + space.nvec - 1
-    assert isinstance(space, MultiBinary)
-    return 0, 1
 
 
 def check_finite(numbers: np.ndarray, where: str, space: gymnasium.Space[Any] | None = None) -> None:

@@ -1,7 +1,7 @@
 """Derives the seeds of environments and of their episodes, and wraps an environment to start episodes with them.
 
 An episode is a function of `(seed, episode, actions)`: the newest seed of its environment, the number of episodes since
-that seed was set, and the actions taken. This module never imports torch, because worker processes import it.
+that seed was set, and the actions taken.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ A stack holds an episode's newest frames, with zeros before its first one. Frame
 vectors `[D]` to `[S D]`, S images `[C, H, W]` to `[S C, H, W]`. A frame of two dimensions, such as a grey image, and a
 number get a new axis instead: `[S, H, W]`. Every part of a dict is stacked on its own.
 
-This module never imports torch, because worker processes import it. Shapes: A choices.
+Shapes: A choices.
 """
 
 from __future__ import annotations

@@ -37,8 +37,6 @@ A registered environment is a `gymnasium.Env` class whose only argument is `cfg.
   If that has `counts_episodes = True`, its `reset` takes seeds and options as `SeededEnv.reset` does, and gymnasium's
   `reset_mask`, and it restarts ended episodes in the same way. Otherwise its episodes start anew when a run is resumed.
 * a class method `env_pool_task(cfg)`, if envpool has an equivalent environment, see `env_pool`.
-
-This module never imports torch, because worker processes import it.
 """
 
 from __future__ import annotations

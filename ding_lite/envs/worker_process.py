@@ -8,8 +8,6 @@ process group of its worker.
 
 Nothing has a name in a file system, so nothing remains there. `multiprocessing` would use named semaphores and a
 directory, which remain after a SIGKILL of the parent's process group.
-
-This module never imports torch, because workers run in it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Applies the wrappers that `env.wrappers` lists to one environment.
-
-This module never imports torch, because worker processes import it.
-"""
+"""Applies the wrappers that `env.wrappers` lists to one environment."""
 
 from __future__ import annotations
 

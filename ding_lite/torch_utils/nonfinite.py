@@ -22,7 +22,7 @@ from ding_lite.utils.ranks.collectives import all_gather_object
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import UserError
-from ding_lite.utils.tree import tree_map
+from ding_lite.utils.tree import dotted_items, tree_map
 
 NAMES = 3  # largest number of parameters that a message lists
 ADVICE = "Examine that batch, or set policy.learn.on_nonfinite='skip' to skip such updates."
@@ -220,9 +220,8 @@ def describe(data: dict[str, Any]) -> list[str]:
     For example: `['reward has 3 inf of 64', 'obs.image has 1 nan of 4096']`.
     """
     found = []
-    for name, value in data.items():
-        if isinstance(value, dict):
-            found += [f"{name}.{text}" for text in describe(value)]
+    for name, value in dotted_items(data):
+        if not isinstance(value, Tensor):  # an empty dict
             continue
         counts = {"nan": int(value.isnan().sum()), "inf": int(value.isinf().sum())}
         if any(counts.values()):

@@ -33,11 +33,11 @@ def tree_leaves(tree: Any) -> Iterator[Any]:
         yield tree
 
 
-def dotted_items(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the leaves of nested dicts with their dotted keys, each after `prefix`. An empty dict is a leaf."""
+def dotted_items(tree: Mapping[str, Any], prefix: str = "", dot: str = ".") -> Iterator[tuple[str, Any]]:
+    """Yield the leaves of nested dicts with their keys, joined by `dot`, after `prefix`. An empty dict is a leaf."""
     for key, value in tree.items():
         if isinstance(value, Mapping) and value:
-            yield from dotted_items(value, f"{prefix}{key}.")
+            yield from dotted_items(value, f"{prefix}{key}{dot}", dot)
         else:
             yield prefix + key, value
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import VectorEnv
 
-from ding_lite.worker.collector import Player, SampleCollector
+from ding_lite.worker.collector import SampleCollector
 
 FIRST_CAPACITY = 64  # rows; doubled whenever an episode is longer
 LONG_COLLECT = 8192  # env steps of each environment after which a collect is reported as long
@@ -26,23 +24,9 @@ class EpisodeCollector(SampleCollector):
     environment, the same number in each, are used; `rl_utils.first_episodes` selects their steps. Every
     played step counts as an `env_step`, used or not. Otherwise the block is the same as that of `SampleCollector`.
 
-    Args:
-        env: vector environment of N environments, see `ding_lite.envs.vector_env`.
-        policy: the policy that plays.
-        n_episode: episodes that this rank plays in each collect, a multiple of N.
-        seeds: one seed for each environment.
-        interrupt: returns whether this process was asked to end.
+    The arguments are those of `SampleCollector`, with `n_episode`, the episodes that this rank plays in each collect, a
+    multiple of N, in place of `n_sample`.
     """
-
-    def __init__(
-        self,
-        env: VectorEnv,
-        policy: Player,
-        n_episode: int,
-        seeds: list[int],
-        interrupt: Callable[[], bool] = lambda: False,
-    ) -> None:
-        super().__init__(env, policy, n_episode, seeds, interrupt)
 
     def collect(self, n_episode: int | None = None, random: bool = False) -> tuple[dict[str, Any], dict[str, float]]:
         """Play `n_episode` new episodes.

@@ -18,6 +18,7 @@ import torch.distributed as dist
 from ding_lite.utils.registry import UserError
 
 ORDERED: tuple[str, ...] = ("x86_64", "AMD64")  # processors that preserve the order of writes
+SHOWN_VALUES = 3  # largest number of values that a message lists
 
 
 class Peer(NamedTuple):
@@ -67,19 +68,11 @@ def process_state(pid: int) -> tuple[str, str]:
     return ("", "") if fields[0] in "ZX" else (fields[0], fields[19])
 
 
-def process_space() -> str:
-    """Return what processes have in common if they see each other's process ids.
-
-    Raises:
-        OSError: there is no /proc.
-    """
-    return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
-
-
 def machine_id() -> str:
     """Return an id of this machine, or of this container; ranks with the same id see each other's processes."""
     try:
-        return f"{process_space()} {os.readlink('/proc/self/ns/net')}"
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')} {os.readlink('/proc/self/ns/net')}"
     except OSError:
         return uuid.uuid4().hex
 
@@ -133,14 +126,14 @@ def choose_backend(peers: Sequence[Peer]) -> tuple[str, str]:
     return "cpu:gloo,cuda:nccl", ""
 
 
-def describe_values(values: Sequence[str], most: int = 3) -> str:
+def describe_values(values: Sequence[str]) -> str:
     """Return each value once, with the ranks that have it: `32 on ranks 0 to 2, 64 on rank 3`."""
     owners: dict[str, list[int]] = {}
     for rank, value in enumerate(values):
         owners.setdefault(value, []).append(rank)
     texts = [f"{value} on {name_ranks(ranks)}" for value, ranks in owners.items()]
-    more = [f"{len(texts) - most} other values elsewhere"] if len(texts) > most else []
-    return ", ".join(texts[:most] + more)
+    more = [f"{len(texts) - SHOWN_VALUES} other values elsewhere"] if len(texts) > SHOWN_VALUES else []
+    return ", ".join(texts[:SHOWN_VALUES] + more)
 
 
 def name_ranks(ranks: Sequence[int]) -> str:

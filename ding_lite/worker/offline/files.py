@@ -22,7 +22,7 @@ import numpy as np
 
 from ding_lite.utils.checkpoint.file import atomic_file
 from ding_lite.utils.registry import ConfigError, closest, load_extra
-from ding_lite.utils.tree import tree_leaves, tree_map
+from ding_lite.utils.tree import dotted_items, tree_leaves, tree_map
 
 KINDS = ("hdf5", "npz", "npy", "minari")
 ENDINGS = {".hdf5": "hdf5", ".h5": "hdf5", ".npz": "npz"}
@@ -172,13 +172,9 @@ def _pad(rows: Any) -> np.ndarray:
     return np.concatenate([rows, np.zeros_like(rows, shape=(1, *rows.shape[1:]))])
 
 
-def flatten(columns: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(columns: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the names, such as `obs/camera`, and the leaves of nested dicts."""
-    for key, value in columns.items():
-        if isinstance(value, dict):
-            yield from flatten(value, f"{prefix}{key}/")
-        else:
-            yield prefix + key, value
+    return dotted_items(columns, dot="/")
 
 
 def check_target(path: str) -> str:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ding_lite.utils.registry import ConfigError
-from ding_lite.utils.tree import tree_leaves, tree_map
+from ding_lite.utils.tree import dotted_items, tree_leaves, tree_map
 from ding_lite.worker.replay.ring import Ring, Sampler, View
 
 CHUNK = 2**23  # bytes that are compressed together, before compression
@@ -100,15 +100,9 @@ def first_places(column: Tensor, number: int) -> Tensor:
     return column.new_empty(0).set_(storage, 0, shape)  # type: ignore[call-overload]  # torch's stubs lack this form
 
 
-def describe(columns: dict[str, Any], path: str = "column ") -> dict[str, str]:
+def describe(columns: dict[str, Any]) -> dict[str, str]:
     """Return the dtype and the shape of one entry of each column, by the column's dotted name."""
-    flat: dict[str, str] = {}
-    for key, value in columns.items():
-        if isinstance(value, dict):
-            flat |= describe(value, f"{path}{key}.")
-        else:
-            flat[path + key] = f"{value.dtype} {list(value.shape[1:])}"
-    return flat
+    return {key: f"{leaf.dtype} {list(leaf.shape[1:])}" for key, leaf in dotted_items(columns, "column ")}
 
 
 def compress_frames(frames: Tensor, num_envs: int) -> Tensor | dict[str, Any]:
