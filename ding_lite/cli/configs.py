@@ -154,7 +154,7 @@ class Completion(Command):
         parser = create_whole_parser()
         for action in _options(parser):
             if action.metavar in PATHS:
-                action.complete = getattr(shtab, PATHS[action.metavar])  # shtab reads it
+                action.complete = getattr(shtab, PATHS[action.metavar])  # type: ignore[attr-defined]  # shtab reads it
         show(shtab.complete(parser, args.shell))
 
 

@@ -100,7 +100,7 @@ class Policy:
                 f"expected policy.multi_gpu=True with {get_world_size()} processes, got policy.multi_gpu=False: "
                 "each process would train a model of its own; set policy.multi_gpu=True."
             )
-        self._schedules = Schedules(cfg, type(self), torch.tensor)
+        self._schedules = Schedules(cfg, type(self), torch.tensor, partial(torch.tensor, dtype=torch.float64))
         self._cfg = cfg = self._schedules.cfg  # a copy if there are schedules, whose numbers change
         on_gpu = cfg.cuda and torch.cuda.is_available()
         number = get_local_rank() % torch.cuda.device_count() if on_gpu else 0
@@ -163,8 +163,7 @@ class Policy:
         if self._average is not None:
             self._average.update()
         self._schedules.count_iteration()
-        scheduled = {key: torch.tensor(value, dtype=torch.float64) for key, value in self._schedules.figures.items()}
-        return scheduled | output | self._figures | self._optimizers.figures()
+        return self._schedules.figures | output | self._figures | self._optimizers.figures()
 
     def loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of a batch, a scalar, and detached figures, see `_loss`; nothing changes."""

@@ -216,16 +216,24 @@ class Schedules:
         policy_cls: the policy's class, which declares the keys.
         create_input: turns a number that a compiled loss may read into a tensor, which is then filled: such a loss
             treats other numbers as constants.
+        create_figure: turns a number into a figure for the log.
 
     Attributes:
         cfg: the config for the policy to read; `cfg` itself if it has no schedules.
         figures: the current numbers, for the log.
     """
 
-    def __init__(self, cfg: EasyDict, policy_cls: type, create_input: Callable[[float], Any] = float) -> None:
+    def __init__(
+        self,
+        cfg: EasyDict,
+        policy_cls: type,
+        create_input: Callable[[float], Any] = float,
+        create_figure: Callable[[float], Any] = float,
+    ) -> None:
         self._schedules = find_schedules(cfg, declared_keys(policy_cls))
         self._counts = {"env_step": 0, "iteration": 0, "collect": -1}  # -1: no collect has begun
-        self.figures: dict[str, float] = {}
+        self.figures: dict[str, Any] = {}
+        self._create_figure = create_figure
         self._read_counts = {schedule.by for schedule in self._schedules.values()}
         self._set_at: list[int] = []  # values of these counts when the numbers were last set
         self._followers = {path: Scheduled(self._number(path), partial(self._number, path)) for path in self._schedules}
@@ -255,7 +263,8 @@ class Schedules:
             return
         self._set_at = counts
         for path in self._schedules:
-            number = self.figures[path.removeprefix("learn.")] = self._number(path)
+            number = self._number(path)
+            self.figures[path.removeprefix("learn.")] = self._create_figure(number)
             if isinstance(place := get_key(self.cfg, path), float):
                 set_key(self.cfg, path, number)
             else:

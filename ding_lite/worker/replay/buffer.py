@@ -124,10 +124,6 @@ class ReplayBuffer:
         """Truncate the running trajectories of some environments after the newest row, see `Ring.truncate`.
 
         A resumed run calls this for environments whose episodes could not be restored.
-
-        Args:
-            env_index_K: `[K]`, the environments.
-            obs: `[K, ...]`, the observations that follow the newest row in these environments.
         """
         self.ring.truncate(env_index_K, obs)
 
