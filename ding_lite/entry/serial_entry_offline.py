@@ -17,9 +17,9 @@ from ding_lite.entry.setup import RunSetup, policy_process, prepare_run
 from ding_lite.envs import EnvSpec
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.policy import Policy
-from ding_lite.torch_utils.normalizer import Normalizer
-from ding_lite.utils.ranks.collectives import all_gather_object, allreduce_data
+from ding_lite.utils.ranks.collectives import allreduce_data, on_every_rank
 from ding_lite.utils.ranks.interrupt import InterruptGuard
+from ding_lite.utils.ranks.peers import describe_values
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.worker.offline.dataset import OfflineDataset, read_dataset
@@ -200,8 +200,7 @@ def create_feed(
     """Return a source that reads this rank's part of a data set, drawn anew in every epoch; `stack` closes it."""
     learn, world = setup.cfg.policy.learn, get_world_size()
     workers, share = learn.learner.dataloader.num_workers, len(dataset) // world
-    if isinstance(policy.normalizer, Normalizer):
-        policy.normalizer.fit(dataset.observations())
+    policy.normalizer.fit(dataset.observations())
     loader = OfflineLoader(dataset, learn.batch_size, setup.cfg.seed, workers, policy.device)
     stack.callback(loader.close)
     feed = BatchFeed(loader, lambda: guard.requested)
@@ -227,24 +226,19 @@ def read_alike(cfg: EasyDict, spec: EnvSpec) -> OfflineDataset:
     Raises:
         ConfigError: the data set lacks a column, does not fit the environment, is too small, or differs between ranks.
     """
-    dataset, error = None, None
-    try:
-        dataset = _read(cfg, spec)
-    except ConfigError as own:
-        error = own
-    sizes = all_gather_object(str(error) if dataset is None else len(dataset))
-    if error is not None:
-        raise error
-    for rank, size in enumerate(sizes):
-        if isinstance(size, str):
-            raise ConfigError(f"Rank {rank} cannot read the data set: {size}")
-        if size != sizes[0]:
-            raise ConfigError(
-                f"policy.collect.data_path '{cfg.policy.collect.data_path}' has {sizes[0]} transitions for rank 0 and "
-                f"{size} for rank {rank}: give all ranks the same data set."
-            )
-    assert dataset is not None
-    return dataset
+    held: list[OfflineDataset] = []
+
+    def read() -> str:
+        held.append(_read(cfg, spec))
+        return str(len(held[0]))
+
+    sizes = on_every_rank(read)
+    if len(set(sizes)) > 1:
+        raise ConfigError(
+            f"policy.collect.data_path '{cfg.policy.collect.data_path}': the number of transitions is "
+            f"{describe_values(sizes)}: give all ranks the same data set."
+        )
+    return held[0]
 
 
 def _read(cfg: EasyDict, spec: EnvSpec) -> OfflineDataset:
