@@ -16,10 +16,10 @@ from gymnasium.vector.utils import create_empty_array
 
 from ding_lite.config import schema as sc
 from ding_lite.envs.wrappers import check_wrappers
-from ding_lite.utils.key import declared_keys, get_key, matches, set_key, show
+from ding_lite.utils.key import Key, declared_keys, get_key, matches, set_key, show, show_value
 from ding_lite.utils.passwords import check_no_passwords
-from ding_lite.utils.registry import POLICY_REGISTRY, TRACKER_REGISTRY, ConfigError
-from ding_lite.utils.schedule import DECISIONS, Schedule, Scheduled, find_schedules
+from ding_lite.utils.registry import POLICY_REGISTRY, TRACKER_REGISTRY, ConfigError, closest
+from ding_lite.utils.schedule import DECISIONS, FIELDS, UNITS, Schedule, Scheduled, find_schedules, why_constant
 from ding_lite.utils.tree import tree_leaves
 
 ROUNDED = (  # counts that are rounded up, each to a multiple of the second key
@@ -217,3 +217,59 @@ def _has_floats(space: gymnasium.Space[Any]) -> bool:
     if isinstance(space, gymnasium.spaces.Dict):
         return any(_has_floats(part) for key, part in space.items() if key != "action_mask")
     return np.issubdtype(space.dtype, np.floating)
+
+
+def check_schedule(path: str, key: Key, schedule: Mapping[str, Any]) -> None:
+    """Check a schedule, each number of which the key `path`, which begins with 'policy.', must allow.
+
+    Raises:
+        ConfigError: the key cannot change during a run, or the schedule has a mistake.
+    """
+    if reason := why_constant(path, key):
+        raise ConfigError(
+            f"{path} cannot change during a run, because {reason}: expected a number, got {show_value(dict(schedule))}."
+        )
+    kind, by = _check_fields(path, schedule)
+    if kind == "piecewise":
+        _check_points(f"{path}.points", schedule["points"], UNITS[by])
+    elif not (matches(schedule["over"], float) and 0 < schedule["over"] < math.inf):
+        raise ConfigError(f"{path}.over: expected a number of {UNITS[by]} above 0, got {show_value(schedule['over'])}.")
+    for number in Schedule(**schedule).numbers:
+        if not (matches(number, float) and math.isfinite(number)):
+            raise ConfigError(f"{path}: expected finite numbers in its schedule, got {show_value(number)}.")
+        key.check(path, number)
+        if kind == "exponential" and number <= 0:
+            raise ConfigError(
+                f"{path}: an exponential schedule needs numbers above 0, got {number}: choose 'linear' or 'cosine'."
+            )
+
+
+def _check_fields(path: str, schedule: Mapping[str, Any]) -> tuple[str, str]:
+    """Check that a schedule has the fields of its type and no others; return its type and its count."""
+    kind = schedule.get("type")
+    if not isinstance(kind, str) or kind not in FIELDS:
+        kinds = ", ".join(f"'{name}'" for name in FIELDS)
+        raise ConfigError(f"{path}.type: expected a number, or a schedule of one of the types {kinds}, got {kind!r}.")
+    needs = f"a schedule of type '{kind}' has the fields type, {', '.join(FIELDS[kind])}"
+    for name in FIELDS[kind]:
+        if name not in schedule:
+            raise ConfigError(f"{path}.{name} is missing: {needs}.")
+    for name in schedule:
+        if name not in ("type", *FIELDS[kind]):
+            raise ConfigError(f"Unknown key '{path}.{name}': {needs}.{closest(name, FIELDS[kind])}")
+    if schedule["by"] not in tuple(UNITS):
+        names = ", ".join(f"'{name}'" for name in UNITS)
+        raise ConfigError(f"{path}.by: expected one of {names}, got {schedule['by']!r}.")
+    return kind, schedule["by"]
+
+
+def _check_points(path: str, points: Any, unit: str) -> None:
+    pairs = isinstance(points, list) and len(points) > 1 and all(matches(pair, list[float]) for pair in points)
+    if not pairs or any(len(pair) != 2 for pair in points):
+        raise ConfigError(
+            f"{path}: expected at least two pairs [{unit}, number], such as [[0, 0.1], [1000, 0.01]], got "
+            f"{show_value(points)}."
+        )
+    counts = [pair[0] for pair in points]
+    if any(not first < second for first, second in itertools.pairwise(counts)) or counts[0] < 0:
+        raise ConfigError(f"{path}: expected {unit} from 0 on in increasing order, got {show_value(counts)}.")

@@ -26,7 +26,7 @@ from typing import Any
 from easydict import EasyDict
 
 from ding_lite.config import schema as sc
-from ding_lite.config.checks import check_policy, check_values, round_counts
+from ding_lite.config.checks import check_policy, check_schedule, check_values, round_counts
 from ding_lite.config.compat import (
     IGNORED_KEYS,
     choose_hybrid,
@@ -41,7 +41,7 @@ from ding_lite.config.shapes import check_action_space
 from ding_lite.utils.key import SECTION, get_key, matches, set_key, show
 from ding_lite.utils.ranks.launch_environment import SHARED_SIZES, divide
 from ding_lite.utils.registry import CONFIG_MODULE, POLICY_REGISTRY, ConfigError, closest, place_of
-from ding_lite.utils.schedule import check_schedule, has_fields, is_schedule
+from ding_lite.utils.schedule import has_fields, is_schedule
 
 # The dicts of a config file, in short, for messages.
 LEAST = {

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import bisect
 import copy
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,8 +34,7 @@ from typing import Any
 
 from easydict import EasyDict
 
-from ding_lite.utils.key import Key, declared_keys, get_key, matches, set_key, show_value
-from ding_lite.utils.registry import ConfigError, closest
+from ding_lite.utils.key import Key, declared_keys, get_key, matches, set_key
 
 UNITS = {"env_step": "env steps", "iteration": "learner iterations", "collect": "collects"}
 SPAN = ("start", "end", "over", "by")
@@ -140,62 +138,6 @@ def why_constant(path: str, key: Key) -> str:
     return "it is only read when the run is built" if fixed else ""
 
 
-def check_schedule(path: str, key: Key, schedule: Mapping[str, Any]) -> None:
-    """Check a schedule, each number of which the key `path`, which begins with 'policy.', must allow.
-
-    Raises:
-        ConfigError: the key cannot change during a run, or the schedule has a mistake.
-    """
-    if reason := why_constant(path, key):
-        raise ConfigError(
-            f"{path} cannot change during a run, because {reason}: expected a number, got {show_value(dict(schedule))}."
-        )
-    kind, by = _check_fields(path, schedule)
-    if kind == "piecewise":
-        _check_points(f"{path}.points", schedule["points"], UNITS[by])
-    elif not (matches(schedule["over"], float) and 0 < schedule["over"] < math.inf):
-        raise ConfigError(f"{path}.over: expected a number of {UNITS[by]} above 0, got {show_value(schedule['over'])}.")
-    for number in Schedule(**schedule).numbers:
-        if not (matches(number, float) and math.isfinite(number)):
-            raise ConfigError(f"{path}: expected finite numbers in its schedule, got {show_value(number)}.")
-        key.check(path, number)
-        if kind == "exponential" and number <= 0:
-            raise ConfigError(
-                f"{path}: an exponential schedule needs numbers above 0, got {number}: choose 'linear' or 'cosine'."
-            )
-
-
-def _check_fields(path: str, schedule: Mapping[str, Any]) -> tuple[str, str]:
-    """Check that a schedule has the fields of its type and no others; return its type and its count."""
-    kind = schedule.get("type")
-    if not isinstance(kind, str) or kind not in FIELDS:
-        kinds = ", ".join(f"'{name}'" for name in FIELDS)
-        raise ConfigError(f"{path}.type: expected a number, or a schedule of one of the types {kinds}, got {kind!r}.")
-    needs = f"a schedule of type '{kind}' has the fields type, {', '.join(FIELDS[kind])}"
-    for name in FIELDS[kind]:
-        if name not in schedule:
-            raise ConfigError(f"{path}.{name} is missing: {needs}.")
-    for name in schedule:
-        if name not in ("type", *FIELDS[kind]):
-            raise ConfigError(f"Unknown key '{path}.{name}': {needs}.{closest(name, FIELDS[kind])}")
-    if schedule["by"] not in tuple(UNITS):
-        names = ", ".join(f"'{name}'" for name in UNITS)
-        raise ConfigError(f"{path}.by: expected one of {names}, got {schedule['by']!r}.")
-    return kind, schedule["by"]
-
-
-def _check_points(path: str, points: Any, unit: str) -> None:
-    pairs = isinstance(points, list) and len(points) > 1 and all(matches(pair, list[float]) for pair in points)
-    if not pairs or any(len(pair) != 2 for pair in points):
-        raise ConfigError(
-            f"{path}: expected at least two pairs [{unit}, number], such as [[0, 0.1], [1000, 0.01]], got "
-            f"{show_value(points)}."
-        )
-    counts = [pair[0] for pair in points]
-    if any(not first < second for first, second in itertools.pairwise(counts)) or counts[0] < 0:
-        raise ConfigError(f"{path}: expected {unit} from 0 on in increasing order, got {show_value(counts)}.")
-
-
 def find_schedules(policy: Mapping[str, Any], keys: Mapping[str, Key]) -> dict[str, Schedule]:
     """Return the schedules of a compiled `cfg.policy` by the dotted names of their keys, without 'policy.'."""
     values = {path: get_key(policy, path) for path, key in keys.items() if not why_constant(f"policy.{path}", key)}
@@ -234,6 +176,7 @@ class Schedules:
         self._counts = {"env_step": 0, "iteration": 0, "collect": -1}  # -1: no collect has begun
         self.figures: dict[str, Any] = {}
         self._create_figure = create_figure
+        self._places: dict[str, tuple[EasyDict, str]] = {}  # the section of the config and the key of each schedule
         self._read_counts = {schedule.by for schedule in self._schedules.values()}
         self._set_at: list[int] = []  # values of these counts when the numbers were last set
         self._followers = {path: Scheduled(self._number(path), partial(self._number, path)) for path in self._schedules}
@@ -243,6 +186,8 @@ class Schedules:
         for path, number in self._followers.items():
             is_input = cfg.compile and not path.startswith(OUTSIDE_LOSSES)
             set_key(self.cfg, path, create_input(float(number)) if is_input else number)
+            section, _, name = path.rpartition(".")
+            self._places[path] = get_key(self.cfg, section) if section else self.cfg, name
 
     def follower(self, path: str) -> float:
         """Return the number of a key, to be kept by another part of the run; it is `Scheduled` if it has a schedule."""
@@ -262,13 +207,13 @@ class Schedules:
         if counts == self._set_at:
             return
         self._set_at = counts
-        for path in self._schedules:
+        for path, (section, name) in self._places.items():
             number = self._number(path)
             self.figures[path.removeprefix("learn.")] = self._create_figure(number)
-            if isinstance(place := get_key(self.cfg, path), float):
-                set_key(self.cfg, path, number)
+            if isinstance(section[name], float):
+                section[name] = number
             else:
-                place.fill_(number)
+                section[name].fill_(number)
 
     def count_iteration(self) -> None:
         """Count a learner iteration."""
