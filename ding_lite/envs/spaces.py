@@ -71,10 +71,6 @@ class PolicyObservations(gymnasium.ObservationWrapper):
     * Each part of a Dict is converted in this way, unless its one-hot vector would be longer than 65,536. A Dict with
       the key `action_mask` is unchanged: it is made for a model of the user's own, which obeys the mask.
 
-    Args:
-        env: the environment.
-        layout: `env.image_layout`.
-
     Attributes:
         note: a message for the user about the conversion; empty if none is necessary.
 

@@ -186,5 +186,4 @@ class Normalizer(nn.Module):
         return {} if self._running_N is None else {"running_return": self._running_N}
 
     def load_local_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a state that `local_state_dict` returned."""
         self._running_N = state.get("running_return")

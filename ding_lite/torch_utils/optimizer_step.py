@@ -46,7 +46,8 @@ class OptimizerStep:
     Attributes:
         network: the network, or a list of its parts.
         flat: all parameters as one tensor, and all gradients as one tensor.
-        optimizers: torch's optimizers by the names of their parts; a network without parts has the name ''.
+        optimizers: torch's optimizers by the names of their parts; a network without parts has the name ''. One may be
+            replaced by another optimizer of its part of `flat.parts`.
         check: decides whether a step is taken or skipped.
         overlaps: whether torch's DistributedDataParallel averages gradients during backward.
         steps: number of steps so far, including skipped ones.
@@ -82,17 +83,6 @@ class OptimizerStep:
         self.steps, self.prefix = 0, ""
         self._known_rates: dict[str, float] = {}
         self._rates: dict[str, Tensor] = {}
-
-    @property
-    def optimizer(self) -> torch.optim.Optimizer:
-        """The only optimizer, if there is one part. It may be replaced by another optimizer of `flat.parameter`."""
-        (only,) = self.optimizers.values()
-        return only
-
-    @optimizer.setter
-    def optimizer(self, optimizer: torch.optim.Optimizer) -> None:
-        (name,) = self.optimizers
-        self.optimizers[name] = optimizer
 
     def step(self, loss_of: Loss, batch: dict[str, Any]) -> dict[str, Tensor]:
         """Take one step on a batch.

@@ -162,6 +162,5 @@ class RunningMeans:
         return {name: list(sums) for name, sums in self._sums.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that `state_dict` returned."""
         self._recent.clear()
         self._waiting, self._sums = 0, {name: list(sums) for name, sums in state.items()}

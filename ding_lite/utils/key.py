@@ -188,11 +188,11 @@ def get_key(cfg: Any, path: str, default: Any = None) -> Any:
     return cfg
 
 
-def pop_key(cfg: Any, path: str, default: Any = None) -> Any:
-    """Remove a dotted key, and return its value, or `default` if it is missing."""
+def pop_key(cfg: Any, path: str) -> Any:
+    """Remove a dotted key, and return its value; None if it is missing."""
     section, _, last = path.rpartition(".")
     node = get_key(cfg, section) if section else cfg
-    return node.pop(last, default) if isinstance(node, dict) else default
+    return node.pop(last, None) if isinstance(node, dict) else None
 
 
 def set_key(cfg: dict[str, Any], path: str, value: Any) -> None:

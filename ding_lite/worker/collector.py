@@ -149,15 +149,9 @@ class SampleCollector:
         return ended
 
     def _count(self, n_step: int, ends: dict[str, np.ndarray], seconds: float) -> dict[str, float]:
-        """Sum the counts over all ranks, and let all ranks agree on whether to end, in one all-reduce.
+        """Return the figures that `collect` describes; all ranks agree on whether to end, in the same all-reduce.
 
-        Args:
-            n_step: T, rows that were played.
-            ends: `return` and `length` `[K]`, and `info` `[K, I]`, of the episodes to count.
-            seconds: duration of the collect on this rank.
-
-        Returns:
-            The figures that `collect` describes.
+        `ends` are `return` and `length` `[K]`, and `info` `[K, I]`, of the episodes to count.
         """
         infos: dict[str, float] = {}
         for i, key in enumerate(self._info_keys):

@@ -177,7 +177,6 @@ class Evaluator:
         return counts | {"attributes": to_tensors(self._attributes)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that `state_dict` returned."""
         self.eval_count, self.last_iter = state["eval_count"], state["last_iter"]
         self.best_return = state["best_return"]
         for name, values in to_arrays(state.get("attributes", {})).items():

@@ -88,7 +88,6 @@ class Learner:
         return {"train_iter": self.train_iter}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that `state_dict` returned."""
         self.train_iter = state["train_iter"]
 
     def local_state_dict(self) -> dict[str, Any]:
@@ -96,5 +95,4 @@ class Learner:
         return {"means": self._means.state_dict()}
 
     def load_local_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that `local_state_dict` returned."""
         self._means.load_state_dict(state["means"])

@@ -33,7 +33,7 @@ def make_bad(size: int = 8, seed: int = 0, value: float = math.nan) -> dict[str,
 
 def everything(policy: Any) -> list[Tensor]:
     """Return copies of parameters, moments and step counts."""
-    moments = [value for state in policy._optimizer.optimizer.state.values() for value in state.values()]
+    moments = [value for state in policy._optimizer.optimizers[""].state.values() for value in state.values()]
     return [
         value.detach().clone() for value in (policy._optimizer.flat.parameter, *moments) if isinstance(value, Tensor)
     ]
@@ -89,7 +89,7 @@ class Descending(DQNPolicy):
 
     def _init_learn(self) -> None:
         super()._init_learn()
-        self._optimizer.optimizer = torch.optim.SGD([self._optimizer.flat.parameter], lr=0.1)
+        self._optimizer.optimizers[""] = torch.optim.SGD([self._optimizer.flat.parameter], lr=0.1)
 
 
 def test_the_error_names_iteration_figures_batch_and_gradients() -> None:

@@ -84,7 +84,7 @@ def test_steps_are_those_of_a_policy_whose_numbers_are_set_by_hand() -> None:
     policy, other = weighted(grad_clip_type="clip_norm", **keys), weighted(grad_clip_type="clip_norm")
     for number in range(5):
         x = min(number / 3, 1.0)
-        (group,) = other._optimizer.optimizer.param_groups
+        (group,) = other._optimizer.optimizers[""].param_groups
         for option, key in (("lr", "learning_rate"), ("weight_decay", "weight_decay"), ("eps", "adam_eps")):
             group[option] = (
                 keys[key]["start"] + (keys[key]["end"] - keys[key]["start"]) * x if x < 1 else keys[key]["end"]

@@ -69,7 +69,7 @@ def create(*overrides: str) -> TwoNetworks:
 def everything(policy: TwoNetworks) -> list[Tensor]:
     parameters = list(policy.model.parameters())
     for one in (policy._critic, policy._actor):
-        parameters += one.optimizer.state[one.flat.parameter].values()
+        parameters += one.optimizers[""].state[one.flat.parameter].values()
     return [parameter.detach().clone() for parameter in parameters]
 
 
@@ -121,7 +121,7 @@ def test_the_state_of_several_optimizers_is_restored() -> None:
     assert state["optimizer"].keys() == {"critic", "actor"}
     other.load_state_dict(state)
     assert same(everything(policy), everything(other))
-    rates = [one.optimizer.param_groups[0]["lr"] for one in (other._critic, other._actor)]
+    rates = [one.optimizers[""].param_groups[0]["lr"] for one in (other._critic, other._actor)]
     assert rates == [0.25, 0.5]  # the config's, and the one that the policy gave
 
 
@@ -335,9 +335,9 @@ def test_the_state_of_another_kind_of_optimizer_is_refused(other: str, message: 
 def test_every_optimizer_is_that_of_the_config_unless_the_policy_names_one() -> None:
     policy = create("learn.optimizer=rmsprop", "learn.momentum=0.5")
     step = OptimizerStep(nn.Linear(1, 1), policy._cfg, optimizer="adamw")
-    kinds = [type(one.optimizer).__name__ for one in (policy._critic, policy._actor, step)]
+    kinds = [type(one.optimizers[""]).__name__ for one in (policy._critic, policy._actor, step)]
     assert kinds == ["RMSprop", "RMSprop", "AdamW"]
-    assert policy._actor.optimizer.param_groups[0]["momentum"] == 0.5
+    assert policy._actor.optimizers[""].param_groups[0]["momentum"] == 0.5
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ class CheckpointStore:
         skipped: list[str] = []
         for name in self._names[::-1]:
             try:
-                loaded = _load(self._path(name), name, name == self._names[-1])
+                loaded = load_file(self._path(name), name, name == self._names[-1])
             except OtherWorldSizeError:
                 raise
             except CheckpointError as error:
@@ -183,21 +183,14 @@ class CheckpointStore:
                 os.replace(f"{last}.tmp", last)
 
 
-def load_file(path: str) -> Loaded:
-    """Read a global file, whatever its current name, and the ranks' parts in the same directory, collectively.
+def load_file(path: str, name: str | None = None, is_newest: bool = False) -> Loaded:
+    """Read a global file, and the ranks' parts in the same directory, collectively.
 
-    If no rank finds a part, `local_state` is None.
+    With a name the file must have been saved under it. The newest checkpoint must have all its parts; others have all
+    or none, and `local_state` is then None.
 
     Raises:
         CheckpointError: It cannot be read, or a part is missing or damaged, or it is of another world size.
-    """
-    return _load(path)
-
-
-def _load(path: str, name: str | None = None, is_newest: bool = False) -> Loaded:
-    """Read a checkpoint, collectively. With a name it must be that one; the newest must have all its parts.
-
-    Other checkpoints have all parts or none.
     """
     state, name_found, parts = on_rank_0(lambda: _read_global(path, name))
     own_path, own = _path(os.path.dirname(path), name_found, get_rank()), parts[get_rank()] if parts else None

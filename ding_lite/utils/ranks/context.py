@@ -192,14 +192,11 @@ class DDPContext:
             mistake = str(error) if isinstance(error, UserError) else ""
             record_cause(cause, None, "".join(traceback.format_exception(error)), mistake)
         self._unwatch()
-        if isinstance(error, KeyboardInterrupt) and get_world_size() == 1:
+        if isinstance(error, KeyboardInterrupt | UserError) and get_world_size() == 1:
+            interrupted = isinstance(error, KeyboardInterrupt)
             if self._report:
-                print(INTERRUPTED, file=sys.stderr)
-            raise SystemExit(128 + signal.SIGINT) from None
-        if isinstance(error, UserError) and get_world_size() == 1:
-            if self._report:
-                print(error, file=sys.stderr)
-            raise SystemExit(2) from None
+                print(INTERRUPTED if interrupted else error, file=sys.stderr)
+            raise SystemExit(128 + signal.SIGINT if interrupted else 2) from None
 
 
 def _describe(error: BaseException | None) -> str:

@@ -169,7 +169,6 @@ class UniformSampler:
         return {"rng": self._rng.bit_generator.state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that `state_dict` returned."""
         self._rng.bit_generator.state = state["rng"]
 
 

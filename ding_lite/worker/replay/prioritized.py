@@ -154,7 +154,6 @@ class PrioritizedSampler:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that `state_dict` returned."""
         self._rng.bit_generator.state = state["rng"]
         self._tree.refill(state["priority"].numpy(force=True))
         self._num_used = len(state["priority"])
