@@ -29,7 +29,7 @@ class Remembers(DQNPolicy):
 
     def _forward_learn(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         output = super()._forward_learn(batch)
-        rate, gamma = self._optimizer.optimizer.param_groups[0]["lr"], self._cfg.discount_factor
+        rate, gamma = self._optimizer.optimizers[""].param_groups[0]["lr"], self._cfg.discount_factor
         self.seen.append((self.envstep, rate, gamma, float(batch["value_gamma"].min())))
         return output
 
