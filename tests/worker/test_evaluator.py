@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any, cast
 
 import gymnasium
@@ -30,6 +30,9 @@ class Zeros:
 
     def reset(self, env_id: np.ndarray | None = None, explore: bool = True) -> None:
         pass
+
+    def evaluating(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 def evaluator_in(env: VectorEnv, n_episode: int, stop_value: float | None = None, **options: Any) -> Evaluator:
