@@ -18,7 +18,7 @@ from ding_lite.utils.registry import (
     POLICY_REGISTRY,
     ConfigError,
 )
-from tests.config.helpers import CARTPOLE, BasePolicy, TinyEnv, TinyPolicy, nested, pair
+from tests.config.helpers import BasePolicy, TinyEnv, TinyPolicy, nested, pair
 
 # Merging.
 
@@ -273,12 +273,6 @@ def test_keys_that_say_what_the_class_says_compile(kind: str, key: str, value: b
     assert key not in compile_config((main, dict(policy=dict(type=kind)))).policy
 
 
-def test_keys_that_contradict_the_class_are_refused_by_name() -> None:
-    main = dict(env=dict(env_id="CartPole-v1"), policy=dict(on_policy=True))
-    with pytest.raises(ConfigError, match=r"policy\.on_policy: expected False for policy 'dqn', got bool True"):
-        compile_config((main, dict(policy=dict(type="dqn"))))
-
-
 def test_a_class_whose_config_contradicts_its_pipeline_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     class Declares(TinyPolicy):
         config = dict(type="config_test_loop", on_policy=True)
@@ -332,26 +326,6 @@ def test_override_of_a_text_may_look_like_a_number() -> None:
 def test_wrong_overrides(item: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         compile_config(pair(nested("policy.learn.batch_size", 2)), overrides=[item])
-
-
-# The policy that is there.
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["policy.learn.target_theta=0.1", "policy.learn.target_update_freq=10"], "not both"),
-        (["policy.priority_IS_weight=True"], "set policy.priority=True too"),
-        (["policy.other.eps.type=cosine"], "policy.other.eps.type"),
-        (["policy.learn.target_update_frq=10"], r"Did you mean 'policy\.learn\.target_update_freq'"),
-        (["policy.model.encoder_hidden_sizes=[1]"], r"Did you mean 'policy\.model\.encoder_hidden_size_list'"),
-        (["policy.model.dueling=1"], "policy.model.dueling: expected bool, got int 1"),
-        (["policy.learn.target_theta=hard"], "policy.learn.target_theta: expected float or None, got str 'hard'"),
-    ],
-)
-def test_dqn_contradictions(overrides: list[Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        compile_config(CARTPOLE, overrides=overrides)
 
 
 def test_gymnasium_id_needs_no_environment_code() -> None:

@@ -60,17 +60,10 @@ def assert_same(left: list[tuple[Any, ...]], right: list[tuple[Any, ...]]) -> No
 @pytest.mark.parametrize(
     ("env_id", "rom"),
     [
-        ("PongNoFrameskip-v4", "pong"),
         ("PongDeterministic-v4", "pong"),
         ("Pong-v4", "pong"),
         ("PongNoFrameskip-v0", "pong"),
-        ("ALE/Pong-v5", "pong"),
         ("pong", "pong"),
-        ("MsPacmanNoFrameskip-v4", "ms_pacman"),
-        ("ALE/MsPacman-v5", "ms_pacman"),
-        ("QbertNoFrameskip-v4", "qbert"),
-        ("ALE/UpNDown-v5", "up_n_down"),
-        ("ALE/TicTacToe3D-v5", "tic_tac_toe_3d"),
     ],
 )
 def test_a_game_is_found_under_all_its_names(env_id: str, rom: str) -> None:
@@ -129,7 +122,7 @@ def test_the_usual_limit_and_that_of_the_config_are_known_to_an_evaluation(manag
 
 
 @pytest.mark.parametrize(("env_id", "num_actions"), [("pong", 6), ("breakout", 4), ("ms_pacman", 9)])
-@pytest.mark.parametrize("frame_stack", [0, 1, 4])
+@pytest.mark.parametrize("frame_stack", [0, 4])
 def test_the_spaces_are_known_before_an_environment_is_built(env_id: str, num_actions: int, frame_stack: int) -> None:
     cfg = atari_config(env_id, frame_stack=frame_stack)
     spec = check_env(cfg)
@@ -300,7 +293,7 @@ def test_only_the_first_action_of_a_life_is_fire() -> None:
 
 @pytest.mark.parametrize("game", ["pong", "ms_pacman"])
 def test_games_without_lives_or_without_fire_are_not_changed(game: str) -> None:
-    own, plain = (play(make(game, 2, fire_reset=serves), 300) for serves in (True, False))
+    own, plain = (play(make(game, 2, fire_reset=serves), 100) for serves in (True, False))
     assert_same(own, plain)
 
 

@@ -42,60 +42,6 @@ class Sound(gymnasium.Env):
         type(self).closed += 1
 
 
-class Unbuildable(Sound):
-    def __init__(self, cfg_env: Any) -> None:
-        raise FileNotFoundError("no such ROM:\n pong.bin")
-
-
-class VectorReward(Sound):
-    def step(self, action: Any) -> Any:
-        return np.zeros(2, np.float32), np.ones(1), False, False, {}
-
-
-class OtherShape(Sound):
-    def step(self, action: Any) -> Any:
-        return np.zeros(3, np.float32), 1.0, False, False, {}
-
-
-class OtherFirstShape(Sound):
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        return np.zeros((1, 2), np.float32), {}
-
-
-class OtherKeys(Sound):
-    observation_space = Dict({"near": Box(0, 1, (2,), np.float32), "far": Box(0, 1, (2,), np.float32)})
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        return {"near": np.zeros(2, np.float32)}, {}
-
-
-class OldStep(Sound):
-    def step(self, action: Any) -> Any:
-        return np.zeros(2, np.float32), 1.0, False, {}
-
-
-class OldReset(Sound):
-    def reset(self) -> Any:  # type: ignore[override]
-        return np.zeros(2, np.float32)
-
-
-class OldResult(Sound):
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        return np.zeros(2, np.float32)
-
-
-class OldInside(gymnasium.Wrapper):
-    """The old interface below gymnasium's own wrapper, which unpacks five values."""
-
-    def __init__(self, cfg_env: Any) -> None:
-        super().__init__(gymnasium.wrappers.TimeLimit(OldStep(cfg_env), 9))
-
-
-class Raises(Sound):
-    def step(self, action: Any) -> Any:
-        raise ArithmeticError("the pole\nis on fire")
-
-
 class NoEnv:
     def __init__(self, cfg_env: Any) -> None: ...
 
@@ -103,39 +49,76 @@ class NoEnv:
 OLD = "This is the interface of gym before 0.26"
 
 
-@pytest.mark.parametrize(
-    ("cls", "message"),
-    [
-        (Unbuildable, r"cannot be built: .*test_checks.py, line \d+: FileNotFoundError: no such ROM: pong.bin$"),
-        (
-            VectorReward,
-            r": step returned the reward = array\(\[1\.\]\) of shape \(1,\), expected one number: return float",
-        ),
-        (OtherShape, r": step returned obs = array.* of shape \(3,\), expected \(2,\) of its space Box"),
-        (OtherFirstShape, r": reset returned obs = array.* of shape \(1, 2\), expected \(2,\) of its space Box"),
-        (OtherKeys, r"reset returned obs with the keys \['near'\], but the space is a Dict with the keys \['far', 'n"),
-        (OldStep, rf": step returned 4 values .*, expected 5\. {OLD}"),
-        (OldReset, rf"cannot be reset: .*TypeError: .*unexpected keyword argument 'seed' {OLD}"),
-        (OldResult, rf": reset returned a ndarray, expected \(obs, info\)\. {OLD}"),
-        (OldInside, rf"cannot take a step: .*ValueError: not enough values to unpack .* {OLD}"),
-        (Raises, r"cannot take a step: .*test_checks.py, line \d+: ArithmeticError: the pole is on fire$"),
-        (NoEnv, rf"is a NoEnv: expected a gymnasium\.Env\. {OLD}"),
-    ],
-)
-def test_a_faulty_environment_is_one_line(cls: type, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def raising(error: Exception) -> Any:
+    def fail(*args: Any, **kwargs: Any) -> Any:
+        raise error
+
+    return fail
+
+
+def returning(*result: Any) -> Any:
+    return lambda self, *args, **kwargs: result if len(result) > 1 else result[0]
+
+
+def faulty(**attributes: Any) -> type:
+    return type("Faulty", (Sound,), attributes)
+
+
+ZEROS, TRIPLE = np.zeros(2, np.float32), np.zeros(3, np.float32)
+NEAR_AND_FAR = Dict({"near": Box(0, 1, (2,), np.float32), "far": Box(0, 1, (2,), np.float32)})
+OLD_STEP = faulty(step=returning(ZEROS, 1.0, False, {}))
+
+
+def inner(cfg_env: Any) -> gymnasium.Env:
+    return gymnasium.wrappers.TimeLimit(OLD_STEP(cfg_env), 9)
+
+
+FAULTS: dict[str, tuple[Any, str]] = {
+    "unbuildable": (
+        faulty(__init__=raising(FileNotFoundError("no such ROM:\n pong.bin"))),
+        r"cannot be built: .*test_checks.py, line \d+: FileNotFoundError: no such ROM: pong.bin$",
+    ),
+    "reward": (faulty(step=returning(ZEROS, np.ones(1), False, False, {})), r": step returned the reward = array"),
+    "shape": (faulty(step=returning(TRIPLE, 1.0, False, False, {})), r": step returned obs = array.* of shape \(3,\)"),
+    "first shape": (faulty(reset=returning(ZEROS[None], {})), r": reset returned obs = array.* of shape \(1, 2\), exp"),
+    "keys": (
+        faulty(observation_space=NEAR_AND_FAR, reset=returning({"near": ZEROS}, {})),
+        r"reset returned obs with the keys \['near'\], but the space is a Dict with the keys \['far', 'n",
+    ),
+    "old step": (OLD_STEP, rf": step returned 4 values .*, expected 5\. {OLD}"),
+    "old reset": (
+        faulty(reset=lambda self: ZEROS), rf"cannot be reset: .*TypeError: .*unexpected keyword argument 'seed' {OLD}"
+    ),
+    "old result": (faulty(reset=returning(ZEROS)), rf": reset returned a ndarray, expected \(obs, info\)\. {OLD}"),
+    # The old interface below gymnasium's own wrapper, which unpacks five values.
+    "old inside": (
+        type("Old", (gymnasium.Wrapper,), {"__init__": lambda self, cfg: gymnasium.Wrapper.__init__(self, inner(cfg))}),
+        rf"cannot take a step: .*ValueError: not enough values to unpack .* {OLD}",
+    ),
+    "raises": (
+        faulty(step=raising(ArithmeticError("the pole\nis on fire"))),
+        r"cannot take a step: .*test_checks.py, line \d+: ArithmeticError: the pole is on fire$",
+    ),
+    "no environment": (NoEnv, rf"is a NoEnv: expected a gymnasium\.Env\. {OLD}"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_faulty_environment_is_one_line(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cls, message = FAULTS[name]
     monkeypatch.setitem(ENV_REGISTRY, "faulty", cls)
     with pytest.raises(ConfigError, match=rf"^Environment 'faulty'.*{message}") as error:
         check_env(env_config("faulty"))
     assert "\n" not in str(error.value)
     if hasattr(cls, "closed"):
-        assert cls.closed == (cls is not Unbuildable)
+        assert cls.closed == (name != "unbuildable")
 
 
 def test_a_sound_environment_is_closed_and_named_by_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ENV_REGISTRY, "faulty", Sound)
     assert check_env(env_config("faulty")).observation_space == Sound.observation_space
     assert Sound.closed == 1
-    monkeypatch.setitem(ENV_REGISTRY, "faulty", VectorReward)
+    monkeypatch.setitem(ENV_REGISTRY, "faulty", FAULTS["reward"][0])
     with pytest.raises(ConfigError, match=r"^Environment 'Pole-v9': step"):
         check_env(env_config("faulty", env_id="Pole-v9"))
 

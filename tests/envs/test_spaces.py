@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -14,7 +13,6 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Text, Tuple
 
-from ding_lite.entry import serial_pipeline
 from ding_lite.envs import check_env, create_vector_env
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.envs.spaces import EnvSpec, PolicyObservations, load_spec, spec_state
@@ -23,7 +21,6 @@ from ding_lite.utils.tree import tree_leaves, tree_map
 from ding_lite.worker import SampleCollector
 from ding_lite.worker.replay.buffer import UniformReplayBuffer
 from tests.envs.test_vector_env import MANAGERS, env_config
-from tests.policy.helpers import parameter_hash
 from tests.worker.games import Acting
 
 
@@ -287,20 +284,3 @@ def test_replay_returns_the_stacks_that_the_policy_saw(manager: str) -> None:
         assert truncated.any()
         newest, before = (leaf[truncated].flatten(1)[:, -1] for leaf in (stored, now))
         assert torch.equal(newest, before + 1)
-
-
-def train(kind: str, manager: str, *overrides: str) -> str:
-    main = dict(exp_name=f"{kind}_{manager}", env=dict(env_id="CartPole-v1", frame_stack=4, collector_env_num=4))
-    create = dict(env=dict(type="gymnasium"), env_manager=dict(type=manager), policy=dict(type=kind))
-    policy = serial_pipeline((main, create), seed=0, max_env_step=120, overrides=overrides)
-    return parameter_hash(policy.model)
-
-
-@pytest.mark.parametrize(("kind", "options"), [("dqn", ("env.norm_obs=True",)), ("r2d2", ("policy.unroll_len=4",))])
-def test_a_policy_learns_the_same_from_stacks_of_vectors_with_every_manager(
-    kind: str, options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    words = ("policy.learn.batch_size=8", "env.n_evaluator_episode=2", "env.evaluator_env_num=2", *options)
-    hashes = {train(kind, manager, *words) for manager in ("base", "subprocess")}
-    assert len(hashes) == 1

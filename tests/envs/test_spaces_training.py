@@ -46,38 +46,45 @@ class Camera(gymnasium.Wrapper):
         return {"camera": camera, "state": state, "parity": self.count % 2}
 
 
+def train(kind: str, env: dict[str, Any], model: dict[str, Any], setting: Any = None, **keys: Any) -> tuple[Any, Any]:
+    """Return the policy and the result of a short run."""
+    learn = dict(batch_size=4 if kind == "r2d2" else 16)
+    learn |= {"epoch_per_collect": 1} if kind == "ppo" else {"update_per_collect": 1}
+    policy = dict(collect=dict(n_sample=32), learn=learn, model=model) | keys
+    numbers = dict(collector_env_num=2, evaluator_env_num=1, n_evaluator_episode=1, max_episode_steps=20)
+    pipeline = serial_pipeline_onpolicy if kind == "ppo" else serial_pipeline
+    pair = (
+        dict(exp_name="run", env=env | numbers, policy=policy),
+        dict(env=dict(type="gymnasium"), policy=dict(type=kind)),
+    )
+    trained = pipeline(pair, seed=0, env_setting=setting and (setting, [{}] * 2, [{}]), max_env_step=128)
+    return trained, json.loads(Path("run/result.json").read_text())
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
 # What is smaller than by default, so that a few steps are enough to learn from.
 SMALL: dict[str, dict[str, Any]] = {
     "rainbow": dict(random_collect_size=32),
     "discrete_sac": dict(random_collect_size=32),
     "r2d2": dict(burnin_step=2, unroll_len=6, nstep=1, collect=dict(n_sample=4)),  # sequences
 }
+IMAGES = dict(encoder_hidden_size_list=[4, 4, 4, 16])
 
 
 @pytest.mark.parametrize("kind", ["dqn", "rainbow", "iqn", "r2d2", "discrete_sac", "ppo"])
-def test_a_dict_of_an_image_a_vector_and_a_number_trains(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    learn = dict(batch_size=4 if kind == "r2d2" else 16)
-    learn |= {"epoch_per_collect": 1} if kind == "ppo" else {"update_per_collect": 1}
-    model = dict(encoder_hidden_size_list=[4, 4, 4, 16])
-    env = dict(n_evaluator_episode=1, max_episode_steps=20, norm_obs=True)
-    policy_keys = dict(collect=dict(n_sample=32), learn=learn, model=model) | SMALL.get(kind, {})
-    main = dict(exp_name="run", env=env, policy=policy_keys)
-    setting: Any = (Camera, [{}] * 2, [{}])
-    pipeline = serial_pipeline_onpolicy if kind == "ppo" else serial_pipeline
-    create = dict(env=dict(type="gymnasium"), policy=dict(type=kind))
-    policy = pipeline((main, create), seed=0, env_setting=setting, max_env_step=128)
-    assert json.loads(Path("run/result.json").read_text())["train_iter"] >= 3
+def test_a_dict_of_an_image_a_vector_and_a_number_trains(kind: str) -> None:
+    policy, result = train(kind, dict(norm_obs=True), IMAGES, Camera, **SMALL.get(kind, {}))
+    assert result["train_iter"] >= 3
     assert policy.state_dict()["normalizer"]["obs.mean"].shape == (6,)  # the state and the parity
 
 
 @pytest.mark.parametrize("kind", ["dqn", "ppo"])
 @pytest.mark.parametrize("space", [Box(0, 255, (36, 40), np.uint8), Box(0, 1, (36, 40, 4), BOOL)], ids=str)
-def test_grey_images_and_images_of_bools_train(
-    space: Box, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_grey_images_and_images_of_bools_train(space: Box, kind: str) -> None:
     class Screen(gymnasium.ObservationWrapper):
         def __init__(self, cfg: Any) -> None:
             super().__init__(gymnasium.make("CartPole-v1"))
@@ -86,28 +93,11 @@ def test_grey_images_and_images_of_bools_train(
         def observation(self, observation: np.ndarray) -> np.ndarray:
             return np.full(space.shape, observation[0] > 0, space.dtype)
 
-    monkeypatch.chdir(tmp_path)
-    learn = dict(batch_size=16) | ({"epoch_per_collect": 1} if kind == "ppo" else {"update_per_collect": 1})
-    keys = dict(collect=dict(n_sample=32), learn=learn, model=dict(encoder_hidden_size_list=[4, 4, 4, 16]))
-    main = dict(exp_name="run", env=dict(n_evaluator_episode=1, max_episode_steps=20), policy=keys)
-    pipeline = serial_pipeline_onpolicy if kind == "ppo" else serial_pipeline
-    setting: Any = (Screen, [{}] * 2, [{}])
-    create = dict(env=dict(type="gymnasium"), policy=dict(type=kind))
-    pipeline((main, create), seed=0, env_setting=setting, max_env_step=96)
-    assert json.loads(Path("run/result.json").read_text())["train_iter"] >= 3
+    assert train(kind, {}, IMAGES, Screen)[1]["train_iter"] >= 3
 
 
-@pytest.mark.parametrize("kind", ["dqn", "ppo"])
-@pytest.mark.parametrize("name", ENVS)
-def test_it_trains(name: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    numbers = dict(collector_env_num=2, evaluator_env_num=1, n_evaluator_episode=1, max_episode_steps=20)
-    collect = dict(n_sample=32)
-    learn = dict(batch_size=16) | ({"epoch_per_collect": 1} if kind == "ppo" else {"update_per_collect": 1})
-    main = dict(exp_name="run", env=ENVS[name] | numbers, policy=dict(collect=collect, learn=learn))
-    create = dict(env=dict(type="gymnasium"), policy=dict(type=kind))
-    pipeline = serial_pipeline if kind == "dqn" else serial_pipeline_onpolicy
-    pipeline((main, create), seed=0, max_env_step=96)
-    result = json.loads(Path("run/result.json").read_text())
-    assert (result["stop_reason"], result["envstep"]) == ("max_env_step", 96)
+@pytest.mark.parametrize(("name", "kind"), [*((name, "dqn") for name in ENVS), ("frozen_lake", "ppo"), ("ram", "ppo")])
+def test_it_trains(name: str, kind: str) -> None:
+    _, result = train(kind, ENVS[name], {})
+    assert (result["stop_reason"], result["envstep"]) == ("max_env_step", 128)
     assert result["train_iter"] >= 3

@@ -10,9 +10,9 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from torch import Tensor, nn
 
-from ding_lite.config import compile_config
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
+from tests.policy.helpers import build_policy
 
 OBS, A, D = 5, 3, 2
 SHAPES: dict[str, Any] = {
@@ -51,10 +51,7 @@ def make_actor(kind: str, *overrides: str, model: nn.Module | None = None, space
     }  # fmt: skip
     on_policy = POLICY_REGISTRY.find(kind).learns_from == "collect"
     collect = {"n_sample": 64} if on_policy and kind != "pg" else {}
-    main = dict(policy=dict(model={} if model else network, collect=collect, learn=dict(batch_size=4)))
-    create = dict(env=dict(env_id="CartPole-v1"), policy=dict(type=kind))
-    cfg = compile_config((main, create), None, model is not None, [f"policy.{item}" for item in overrides])
-    return POLICY_REGISTRY.find(kind)(cfg.policy, model)
+    return build_policy(kind, network, *overrides, model=model, collect=collect, learn=dict(batch_size=4))
 
 
 def hand_block() -> dict[str, Tensor]:

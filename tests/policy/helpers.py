@@ -36,6 +36,16 @@ def batches_of(policy: Policy, cfg: EasyDict, block: dict[str, Any]) -> Iterator
         yield parity.replay_everything(cfg, samples, parity.NUM_ENVS)
 
 
+def build_policy(
+    kind: str, network: dict[str, Any], *overrides: str, model: nn.Module | None = None, **policy: Any
+) -> Any:
+    """Build a policy with this network, unless a model is given; overrides without their `policy.`."""
+    main = dict(policy=policy | dict(model={} if model else network))
+    create = dict(env=dict(env_id="CartPole-v1"), policy=dict(type=kind))
+    cfg = compile_config((main, create), None, model is not None, [f"policy.{item}" for item in overrides])
+    return POLICY_REGISTRY.find(kind)(cfg.policy, model)
+
+
 def make_cfg(*overrides: str, model_given: bool = False, kind: str = "dqn", image: bool = False) -> EasyDict:
     """Compile the config of a small policy; overrides without their `policy.`."""
     network = dict(encoder_hidden_size_list=[4, 6, 6, 16] if image else [16, 8], obs_shape=IMAGE if image else OBS)

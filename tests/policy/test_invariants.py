@@ -129,7 +129,7 @@ def test_a_loss_is_a_function_of_networks_and_batch_and_changes_neither(case: st
     play = problem(case)
     policy = parity.create_policy(play[0])
     if type(policy)._loss is Policy._loss:
-        pytest.skip("it has several losses, which tests/policy/continuous/test_qac.py calls")
+        pytest.skip("it has several losses; that they are functions is seen where learning goes on from a state")
     batch = next(batches(policy, *play, torch.float64))
     before, networks, losses = copy.deepcopy(batch), policy.checksum(), []
     for _ in range(2):

@@ -112,6 +112,26 @@ ppo_offpolicy | model.lstm_type=lstm | lstm_type=lstm is not possible with polic
 ppo_offpolicy | learn.kl_adaptive=True | Unknown key 'policy.learn.kl_adaptive'
 ppo_offpolicy | learn.kl_early_stop=True | Unknown key 'policy.learn.kl_early_stop'
 ppo_offpolicy | learn.target_kl=1.0 | Unknown key 'policy.learn.target_kl'
+dqn | other.eps.type=cosine | policy.other.eps.type
+dqn | learn.optimizer=lion | policy.learn.optimizer must be 'adam', 'adamw', 'rmsprop' or 'sgd', got 'lion'.
+dqn | learn.optimizer=sgd learn.betas=[0.9,0.99] | policy.learn.betas=[0.9, 0.99] has no effect with policy.learn.opti
+dqn | learn.optimizer=sgd learn.betas=[0.9,0.99] | leave it out, or set optimizer to 'adam' or 'adamw'.
+dqn | learn.momentum=0.9 | policy.learn.momentum=0.9 has no effect with policy.learn.optimizer='adam': leave it out
+dqn | learn.optimizer=sgd learn.adam_eps=0.1 | policy.learn.adam_eps=0.1 has no effect with policy.learn.optimizer='sgd'
+dqn | learn.betas=[0.9] | policy.learn.betas: expected two numbers such as [0.9, 0.999], got [0.9].
+dqn | learn.betas=[0.9,1.0] | policy.learn.betas: expected at least 0, below 1, got 1.0.
+dqn | learn.betas=0.9 | policy.learn.betas: expected list[float] or None, got float 0.9.
+dqn | learn.momentum=1.0 | policy.learn.momentum: expected at least 0, below 1, got 1.0.
+dqn | data_parallel=horovod | policy.data_parallel must be 'flat' or 'ddp', got 'horovod'.
+dqn | ddp.static_graph=True | policy.ddp.static_graph=True has an effect only with policy.data_parallel='ddp'
+dqn | data_parallel=ddp ddp.comm_hook=fp8 | must be '', 'fp16', 'bf16' or 'powersgd', got 'fp8'.
+dqn | data_parallel=ddp ddp.comm_hook=powersgd learn.on_nonfinite=skip | 'powersgd' adds the part of a gradient that
+dqn | data_parallel=ddp ddp.static_graph=True ddp.find_unused_parameters=True | static_graph=True finds unused
+dqn | data_parallel=ddp ddp.sync_batchnorm=True | policy.ddp.sync_batchnorm=True works only on GPUs
+dqn | data_parallel=ddp ddp.comm_hook=bf16 | policy.ddp.comm_hook='bf16' works only on GPUs
+dqn | data_parallel=ddp ddp.bucket_cap_mb=0 | policy.ddp.bucket_cap_mb: expected a number above 0, got 0
+dqn | compile=True data_parallel=ddp | policy.compile=True computes all gradients at once
+dqn | compile=True bp_update_sync=False | policy.compile=True computes all gradients at once
 dqn | other.eps.start=BY(env_step) | cannot change during a run, because policy.other.eps is a schedule itself
 sqn | learn.alpha=BY(iteration) | because it is learned from this value on: expected a number, got {'type
 sac | learn.init_w=BY(iteration) | because parameters are initialised once: expected a number, got {'type

@@ -139,9 +139,3 @@ def test_a_machine_without_a_compiler_is_one_line(tmp_path: Path) -> None:
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("policy.compile=True")]
     assert "No working C++ compiler found" in line
     assert line.endswith("Set policy.compile=False.")
-
-
-@pytest.mark.parametrize("other", ["data_parallel=ddp", "bp_update_sync=False"])
-def test_gradients_cannot_be_averaged_during_a_compiled_backward(other: str) -> None:
-    with pytest.raises(ConfigError, match=r"policy\.compile=True computes all gradients at once"):
-        make_cfg("compile=True", other)

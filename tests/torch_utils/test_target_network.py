@@ -31,15 +31,6 @@ def follow(online: Any, target: TargetNetwork, steps: int) -> list[float]:
     return seen
 
 
-def test_it_becomes_the_network_every_so_many_updates() -> None:
-    assert follow(*make(freq=3), 7) == [0, 0, 3, 3, 3, 6, 6]
-
-
-def test_or_takes_a_share_at_each() -> None:
-    # 0 + (1 - 0) / 4; then + (2 - 0.25) / 4; then + (3 - 0.6875) / 4
-    assert follow(*make(theta=0.25), 3) == [0.25, 0.6875, 1.265625]
-
-
 def test_the_share_may_have_a_schedule() -> None:
     # half of 1; then a quarter: 0.5 + (2 - 0.5) / 4; then an eighth: 0.875 + (3 - 0.875) / 8
     shares = iter([0.5, 0.25, 0.125])

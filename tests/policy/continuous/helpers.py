@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ding_lite.config import compile_config
 from ding_lite.policy import Policy
-from ding_lite.utils.registry import POLICY_REGISTRY
+from tests.policy.helpers import build_policy
 
 KINDS = ("td3_bc", "iql", "cql")  # offline
 ONLINE = ("sac", "ddpg", "td3", "d4pg")
@@ -19,10 +18,7 @@ OBS, D = 3, 2
 def make_qac(kind: str, *overrides: str, model: nn.Module | None = None) -> Any:
     """Build a small policy; overrides without their `policy.`."""
     network = dict(obs_shape=OBS, action_shape=D, actor_head_hidden_size=16, critic_head_hidden_size=16)
-    main = dict(env=dict(env_id="Pendulum-v1"), policy=dict(model={} if model else network))
-    keys = [f"policy.{item}" for item in overrides]
-    cfg = compile_config((main, dict(policy=dict(type=kind))), None, model is not None, keys)
-    return POLICY_REGISTRY.find(kind)(cfg.policy, model)
+    return build_policy(kind, network, *overrides, model=model)
 
 
 def make_batch(size: int, seed: int = 0, obs: int = OBS, dim: int = D) -> dict[str, Tensor]:

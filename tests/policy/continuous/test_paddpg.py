@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.config import compile_config
-from ding_lite.utils.registry import POLICY_REGISTRY
 from tests.policy.continuous.helpers import losses, with_noise
+from tests.policy.helpers import build_policy
 
 OBS, K, D = 4, 3, 2
 SHAPE = {"action_type_shape": K, "action_args_shape": D}
@@ -55,10 +55,7 @@ class Line(nn.Module):
 def make_hybrid(kind: str, *overrides: str, model: nn.Module | None = None) -> Any:
     """Build a small policy of hybrid actions; overrides without their `policy.`."""
     hidden = dict(encoder_hidden_size_list=[16, 8]) if kind == "pdqn" else dict(actor_head_hidden_size=16)
-    sizes = {} if model else dict(obs_shape=OBS, action_shape=SHAPE, **hidden)
-    pair = (dict(policy=dict(model=sizes)), dict(env=dict(env_id="any"), policy=dict(type=kind)))
-    cfg = compile_config(pair, None, model is not None, [f"policy.{item}" for item in overrides])
-    return POLICY_REGISTRY.find(kind)(cfg.policy, model)
+    return build_policy(kind, dict(obs_shape=OBS, action_shape=SHAPE, **hidden), *overrides, model=model)
 
 
 def make_paddpg(*overrides: str, model: nn.Module | None = None) -> Any:

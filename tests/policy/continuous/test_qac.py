@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 import torch
 
@@ -42,20 +40,6 @@ def test_the_gradient_of_a_loss_reaches_its_own_network_alone(kind: str) -> None
         assert touched == {name}
         assert all(parameter.requires_grad for parameter in policy.model.parameters())
         assert all(target.grad is None or not target.grad.any() for target in policy._target_critic.parameters())
-
-
-@pytest.mark.parametrize("kind", ALL)
-def test_losses_write_nothing_and_are_functions_of_the_batch(kind: str) -> None:
-    policy = make_qac(kind, *EXTRA[kind])
-    batch = with_noise(policy, make_batch(8)) | KNOWN
-    before = copy.deepcopy(batch)
-    first, second = losses(policy, batch), losses(policy, batch)
-    assert {name: loss.item() for name, (loss, _) in first.items()} == {
-        name: loss.item() for name, (loss, _) in second.items()
-    }
-    assert all(torch.equal(batch[key], before[key]) for key in batch if key != "noise")
-    assert all(torch.equal(batch["noise"][key], before["noise"][key]) for key in batch["noise"])
-    assert not any(figure.requires_grad for _, figures in first.values() for figure in figures.values())
 
 
 @pytest.mark.parametrize("kind", ALL)

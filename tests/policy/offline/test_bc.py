@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ding_lite.config import compile_config
 from ding_lite.model import BC, ContinuousBC, DiscreteBC
 from ding_lite.policy import BCPolicy
+from tests.policy.helpers import build_policy
 
 LN = math.log
 IMAGE = [4, 36, 36]
@@ -41,16 +41,9 @@ class Branches(Table):
 def make_bc(*overrides: str, model: nn.Module | None = None, obs: str = "vector", space: str = "discrete") -> BCPolicy:
     """Build a small policy of three discrete actions or two dimensions; overrides without their `policy.`."""
     shape, sizes = SIZES[obs]
-    network = dict(
-        obs_shape=shape,
-        action_shape={"discrete": 3, "multi_discrete": [3, 2]}.get(space, 2),
-        action_space=space,
-        encoder_hidden_size_list=sizes,
-    )
-    main = dict(policy=dict(model={} if model else network))
-    create = dict(env=dict(env_id="CartPole-v1"), policy=dict(type="bc"))
-    cfg = compile_config((main, create), None, model is not None, [f"policy.{item}" for item in overrides])
-    return BCPolicy(cfg.policy, model)
+    actions = {"discrete": 3, "multi_discrete": [3, 2]}.get(space, 2)
+    network = dict(obs_shape=shape, action_shape=actions, action_space=space, encoder_hidden_size_list=sizes)
+    return build_policy("bc", network, *overrides, model=model)
 
 
 # Probabilities 1/4, 3/4 in state 0 and 1/2, 1/2 in state 1; the expert did 0 and 0.

@@ -9,10 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ding_lite.config import compile_config
-from ding_lite.policy import ACERPolicy
 from ding_lite.utils.registry import ConfigError
 from tests.policy.actors import OBS, A
+from tests.policy.helpers import build_policy
 
 LN = math.log
 
@@ -41,11 +40,8 @@ class Table(nn.Module):
 
 
 def make_acer(*overrides: str, model: nn.Module | None = None) -> Any:
-    network = {} if model else dict(obs_shape=OBS, action_shape=A, encoder_hidden_size_list=[16, 8])
-    create = dict(env=dict(env_id="CartPole-v1"), policy=dict(type="acer"))
-    keys = [f"policy.{item}" for item in overrides]
-    cfg = compile_config((dict(policy=dict(model=network)), create), None, model is not None, keys)
-    return ACERPolicy(cfg.policy, model)
+    network = dict(obs_shape=OBS, action_shape=A, encoder_hidden_size_list=[16, 8])
+    return build_policy("acer", network, *overrides, model=model)
 
 
 def hand_policy(*overrides: str) -> Any:

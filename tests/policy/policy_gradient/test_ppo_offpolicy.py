@@ -11,9 +11,7 @@ from gymnasium.spaces import Box
 from torch import Tensor
 
 from ding_lite.torch_utils.normalizer import Normalizer
-from ding_lite.worker import UniformReplayBuffer
-from tests.policy.actors import ADV, HALVES, RETURN, SHAPES, hand_block, hand_model, make_actor, make_block
-from tests.policy.helpers import parameter_hash
+from tests.policy.actors import ADV, HALVES, RETURN, hand_block, hand_model, make_actor
 
 
 def hand_policy(*overrides: str) -> Any:
@@ -115,17 +113,3 @@ def test_schedules_fall_with_the_collects_and_not_with_the_iterations() -> None:
         samples_of(policy)
         rates += [policy.learn(random_batch())["learning_rate"].item() for _ in range(2)]
     assert rates == pytest.approx([1e-9] * 2 + [0.75e-9] * 2 + [0.5e-9] * 4, rel=1e-4)
-
-
-@pytest.mark.parametrize("space", SHAPES)
-def test_batches_of_the_replay_buffer_are_learned_from(space: str) -> None:
-    policy = make_actor("ppo_offpolicy", space=space)
-    replay = UniformReplayBuffer(40, num_envs=4, next_obs=policy.reads_next_obs)
-    before = parameter_hash(policy.model)
-    for seed in range(3):
-        replay.push(policy.to_samples(make_block(policy, seed=seed)))
-    for batch in replay.batches(16, 2):
-        assert "next_obs" not in batch  # nobody reads it, and gathering images takes time
-        output = policy.learn(batch)
-        assert set(policy.monitor_vars()) - {"kl", "kl_div"} <= set(output)
-    assert parameter_hash(policy.model) != before

@@ -10,7 +10,7 @@ from ding_lite.envs import check_env
 from ding_lite.policy import BDQPolicy
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError
 from tests.policy.actors import Match
-from tests.policy.helpers import OBS
+from tests.policy.helpers import OBS, build_policy
 from tests.policy.value.test_losses import table_policy
 
 
@@ -35,8 +35,7 @@ def test_every_branch_explores_its_own_options_by_itself(mode: str) -> None:
 
 def test_a_single_choice_is_an_action_without_dimension() -> None:
     network = dict(obs_shape=OBS, action_shape=3, encoder_hidden_size_list=[16, 8])
-    main, create = dict(policy=dict(model=network)), dict(env=dict(env_id="CartPole-v1"), policy=dict(type="bdq"))
-    policy = BDQPolicy(compile_config((main, create)).policy)
+    policy = build_policy("bdq", network)
     action_N = policy.act(torch.randn(6, OBS).numpy(), eps=0.5)["action"]
     assert action_N.shape == (6,)
     batch = {
