@@ -18,7 +18,7 @@ from optuna.samplers import RandomSampler
 from optuna.trial import TrialState
 
 from ding_lite.config import compile_config, read_config
-from ding_lite.sweep.outcome import draw_pictures, show_values, tabulate, write_outcome
+from ding_lite.sweep.driver import draw_pictures, show_values, tabulate, write_outcome
 from ding_lite.sweep.space import read_words, to_words
 from ding_lite.sweep.study import ERROR, SharedStudy, open_study
 from tests.entry.helpers import CONFIG
