@@ -138,7 +138,7 @@ class Agent:
             self._begin(rows, deterministic)
         output = self.policy.act(batch, not deterministic, **({} if deterministic else self._explore))
         self._remembers = self._remembers or "prev_state" in output
-        action = self._units.to_env(_to_numpy(output["action"]))
+        action = self._units.to_env(tree_map(lambda leaf: leaf.cpu().numpy(), output["action"]))
         return action if number else tree_map(lambda leaf_N: leaf_N[0], action)
 
     def _begin(self, rows: int, deterministic: bool) -> None:
@@ -241,10 +241,6 @@ def _without_env(pair: tuple[dict[str, Any], dict[str, Any]]) -> tuple[dict[str,
     main, create = pair
     env = {key: value for key, value in main.get("env", {}).items() if key in ENV_KEYS and key != "wrappers"}
     return {**main, "env": env}, {**create, "env": {"type": ENV_DEFAULTS["type"]}}
-
-
-def _to_numpy(action: Any) -> Any:
-    return tree_map(lambda leaf: leaf.cpu().numpy(), action)
 
 
 def _greedy(setup: RunSetup) -> RunSetup:

@@ -215,11 +215,7 @@ def _unpack(call: bytes) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str,
 
 
 def _leave(value: Any, path: Path) -> None:
-    """Write rank 0's result to `path`.
-
-    Raises:
-        UserError: the result cannot be pickled.
-    """
+    """Write rank 0's result to `path`; raise `UserError` if the result cannot be pickled."""
     try:
         path.write_bytes(pickle.dumps(value))
     except (pickle.PicklingError, AttributeError, TypeError) as error:

@@ -153,11 +153,7 @@ def render_image(env: gymnasium.Env) -> np.ndarray:
 
 
 def import_moviepy() -> Any:
-    """Import moviepy and return it.
-
-    Raises:
-        ConfigError: it is not installed, or finds no ffmpeg.
-    """
+    """Import moviepy and return it; raise `ConfigError` if it is not installed, or finds no ffmpeg."""
     try:
         moviepy = load_extra("moviepy", "video", "A video")
         ffmpeg = load_extra("moviepy.config", "video", "A video").FFMPEG_BINARY

@@ -38,11 +38,7 @@ class CompiledLoss:
         return loss.detach(), figures, gradients
 
     def __call__(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss of a batch and detached figures.
-
-        Raises:
-            ConfigError: torch cannot compile the loss.
-        """
+        """Return the loss of a batch and detached figures; raise `ConfigError` if torch cannot compile the loss."""
         try:
             loss, figures, self._gradients = self._graph(batch)
         except (torch._dynamo.exc.TorchDynamoException, torch._dynamo.exc.FailOnRecompileLimitHit) as error:

@@ -111,11 +111,7 @@ def usable_cores() -> int:
 
 
 def divide(path: str, value: int, world_size: int) -> int:
-    """Return one process's share of a size.
-
-    Raises:
-        ConfigError: `value` is not a multiple of `world_size`.
-    """
+    """Return one process's share of a size; raise `ConfigError` if `value` is not a multiple of `world_size`."""
     if value % world_size:
         near = -(-value // world_size) * world_size
         raise ConfigError(

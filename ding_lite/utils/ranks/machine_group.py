@@ -138,8 +138,9 @@ class MachineGroup:
                 pause = min(1.2 * pause, PAUSE[1])
                 self._check(cell, slept)
                 if slept - checked >= PROCESS_CHECK:
-                    checked = slept
-                    self._check_process(cell)
+                    checked, peer = slept, self._peers[cell // LINE]
+                    if not peer.state and cells[cell] < count:
+                        raise dist.DistNetworkError(f"{peer} is gone: it was killed, or ended while others wait for it")
 
     def _check(self, cell: int, slept: float) -> None:
         """Raise an error if waiting for the rank of this cell has become pointless."""
@@ -150,11 +151,6 @@ class MachineGroup:
             raise dist.DistNetworkError("another rank was lost")
         if slept > self._timeout:
             raise dist.DistNetworkError(f"Timed out after {slept:.0f} s in shared memory, waiting for rank {rank}")
-
-    def _check_process(self, cell: int) -> None:
-        peer = self._peers[cell // LINE]
-        if not peer.state and self._cells[cell + COUNT] < self.met:
-            raise dist.DistNetworkError(f"{peer} is gone: it was killed, or ended while others wait for it")
 
     def requests(self) -> list[memoryview[int]]:
         """Return the cell of each rank of this machine for `progress.asked`, this rank's first."""

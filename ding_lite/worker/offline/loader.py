@@ -205,7 +205,7 @@ class OfflineLoader:
             sampler=tasks(self.epoch, start, self._samples, size, len(self._slots)),
             batch_size=None,
             num_workers=self._num_workers,
-            collate_fn=_as_it_is,
+            collate_fn=lambda task: task,
             prefetch_factor=AHEAD if self._num_workers else None,
             multiprocessing_context="fork" if self._num_workers else None,
             worker_init_fn=Guard(self._closing),
@@ -279,7 +279,3 @@ class Guard:
     def _terminate(self, signum: int, frame: FrameType | None) -> None:
         if self._closing.item():
             os._exit(0)
-
-
-def _as_it_is(task: Any) -> Any:
-    return task
