@@ -44,6 +44,9 @@ GATHER_AT_ONCE = 2**20  # bytes; several batches are gathered in one call if the
 class ReplayBuffer:
     """Stores rollout blocks (`push`), yields batches of samples (`batches`), and takes new priorities (`update`).
 
+    With a prioritized sampler, `push`, `sample` and `batches` are collective calls: all ranks make them equally often,
+    with equally many samples.
+
     Args:
         ring: stores the steps.
         sampler: chooses the places of samples.
@@ -72,24 +75,16 @@ class ReplayBuffer:
         return len(self.ring.starts(self.view.span)) * self.ring.num_envs
 
     def push(self, block: dict[str, Any]) -> None:
-        """Store a rollout block `[T, N, ...]` (see `SampleCollector`) in place of the oldest rows.
-
-        With a prioritized sampler a collective call: all ranks make it equally often.
-        """
+        """Store a rollout block `[T, N, ...]` (see `SampleCollector`) in place of the oldest rows."""
         self.ring.push(block)
         self.sampler.pushed(self.ring, len(block["reward"]), self.view.span)
 
     def sample(self, batch_size: int) -> dict[str, Any]:
-        """Return one batch, see `batches`.
-
-        With a prioritized sampler a collective call: all ranks make it equally often, with equally many samples.
-        """
+        """Return one batch, see `batches`."""
         return next(self.batches(batch_size, 1))
 
     def batches(self, batch_size: int, number: int) -> Iterator[dict[str, Any]]:
         """Yield batches for several learner iterations.
-
-        With a prioritized sampler a collective call: all ranks make it equally often, with equally many samples.
 
         A batch contains the samples that the view makes and the tensors that the sampler adds. `index` `[B]` holds the
         places of the samples, for `update`. Priorities that are updated after one batch apply to the next.

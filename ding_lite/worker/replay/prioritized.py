@@ -106,10 +106,7 @@ class PrioritizedSampler:
         self._max_priority, self._num_drawn = 1.0, 0
 
     def pushed(self, ring: Ring, number: int, span: int) -> None:
-        """Remove the samples that `number` new rows have made incomplete, and add those that they complete.
-
-        A collective call: all ranks push after each collect.
-        """
+        """Remove the samples that `number` new rows have made incomplete, and add those that they complete."""
         env_N, starts = np.arange(ring.num_envs), ring.starts(span)
         # Overwritten rows leave, and so do rows whose samples need an overwritten row.
         leaving = np.arange(ring.size - number, ring.size + starts.start)
@@ -122,10 +119,7 @@ class PrioritizedSampler:
         self._num_used = ring.size * ring.num_envs
 
     def draw(self, ring: Ring, starts: range, number: int) -> dict[str, Tensor]:
-        """Return `index` `[B]` and `weight` `[B]`; one sample is drawn from each of B equal parts of the total.
-
-        A collective call: all ranks draw equally often, and equally many.
-        """
+        """Return `index` `[B]` and `weight` `[B]`; one sample is drawn from each of B equal parts of the total."""
         mass_B = (np.arange(number) + self._rng.random(number)) / number * self._tree.total
         place_B = self._tree.find(mass_B)
         beta = self._beta.at(self._num_drawn)

@@ -241,6 +241,8 @@ def to_single(leaf: Tensor) -> Tensor:
 class Sampler(Protocol):
     """Chooses the places at which samples start, and owns all randomness of replay.
 
+    With a prioritized sampler, `pushed` and `draw` are collective calls, see `ReplayBuffer`.
+
     Attributes:
         adaptive: whether a draw depends on priorities, which learning from the batch before may have updated.
     """
@@ -248,15 +250,10 @@ class Sampler(Protocol):
     adaptive: bool
 
     def pushed(self, ring: Ring, number: int, span: int) -> None:
-        """Take note that the ring has `number` new rows; a sample has `span` rows.
-
-        With a prioritized sampler a collective call: all ranks make it equally often.
-        """
+        """Take note that the ring has `number` new rows; a sample has `span` rows."""
 
     def draw(self, ring: Ring, starts: range, number: int) -> dict[str, Tensor]:
         """Choose the samples of a batch.
-
-        With a prioritized sampler a collective call: all ranks make it equally often, with equally many samples.
 
         Args:
             ring: stores the steps.
