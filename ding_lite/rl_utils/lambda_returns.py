@@ -49,12 +49,7 @@ def generalized_lambda_returns(
 ) -> Tensor:
     """Return the lambda returns of `multistep_forward_view`, `[T, B]`, without gradient, from T + 1 values.
 
-    Args:
-        bootstrap_values: `[T+1, B]`, V(s_0) to V(s_T); the first is not used.
-        rewards: `[T, B]`, r_0 to r_{T-1}.
-        gammas: discount, a number or `[T, B]`.
-        lambda_: weight of the return against the value, a number or `[T, B]`.
-        done: `[T, B]`, true where the next state is terminal; None: nowhere.
+    `bootstrap_values` `[T+1, B]` are V(s_0), which is not used, to V(s_T); the others are as there.
     """
     return multistep_forward_view(bootstrap_values[1:], rewards, gammas=gammas, lambda_=lambda_, done=done)
 
