@@ -168,10 +168,6 @@ def test_a_reward_model_has_a_section_of_its_own_keys() -> None:
     assert compile_config(pair(**REWARDED)).reward_model.scale == 1.0
 
 
-def test_a_config_without_a_reward_model_has_no_section_of_it() -> None:
-    assert "reward_model" not in compile_config(pair())
-
-
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [

@@ -158,12 +158,6 @@ def test_a_wrapper_that_repeats_actions_pays_for_all_of_them(manager: str) -> No
     assert [row[4:] for row in rows] == [(6, 1), (19, 2), (6, 1)]
 
 
-def test_record_episode_statistics_sees_what_it_wraps() -> None:
-    rows = play([f"{HERE}:Doubled", "RecordEpisodeStatistics", dict(name="ClipReward", max_reward=1.0)], 4)
-    assert [row[1] for row in rows] == [1.0] * 4
-    assert [row[4] for row in rows] == [6, 12, 18, 38]
-
-
 def restored(wrappers: list[Any]) -> tuple[Any, ...]:
     """Stop after 2 of 7 steps; return which environments came back, and what was seen with and without stopping."""
     config = env_config("grid", wrappers=wrappers)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ding_lite.policy import DQNPolicy, PGPolicy, Policy, PPOOffPolicy, PPOPolicy
+from ding_lite.policy import DQNPolicy, PGPolicy, Policy
 from ding_lite.torch_utils.networks import modules_of
 from ding_lite.utils.registry import POLICY_REGISTRY
 from tests.policy.helpers import OBS, OURS, compile_for, make_batch, make_cfg, make_policy, parameter_hash
@@ -35,13 +35,6 @@ def test_defaults_of_a_class_and_its_bases_are_merged_and_not_shared() -> None:
     assert Further.default_config().learn.batch_size == 7
     assert Halfway.config == dict(learn=dict(batch_size=7), extra=dict(deep=1))
     assert "extra" not in DQNPolicy.default_config()
-
-
-def test_what_a_policy_goes_without_is_taken_out_of_its_own_defaults_alone() -> None:
-    assert PGPolicy.default_config().collect == {"n_episode": 8}
-    assert Policy.default_config().collect == {"n_sample": None}
-    assert {"target_kl", "epoch_per_collect"} <= set(PPOPolicy.default_config().learn)
-    assert not {"target_kl", "epoch_per_collect"} & set(PPOOffPolicy.default_config().learn)
 
 
 def test_fields_that_are_not_enabled_are_not_built() -> None:

@@ -142,7 +142,7 @@ def test_an_experts_actions_are_learned(obs: str, space: str) -> None:
     policy, data = make_bc("learn.learning_rate=0.003", obs=obs, space=space), expert_data(obs, space)
     figure = "action_error" if space == "continuous" else "accuracy"
     figures = []
-    for step in range(300):
+    for step in range(200):
         rows = torch.arange(64) + 64 * (step % 4)
         output = policy.learn({key: value[rows] for key, value in data.items()})
         figures.append(output[figure].mean().item())

@@ -46,8 +46,3 @@ def test_each_key_has_an_effect(override: str) -> None:
 
 def test_a_support_is_needed_only_for_distributions() -> None:
     make_policy("model.distributional=False", "model.v_min=5.0", "model.v_max=5.0", kind="rainbow")
-
-
-def test_it_explores_by_noise_or_by_epsilon() -> None:
-    assert make_policy(kind="rainbow").begin_collect(0) == {"eps": 0.0}
-    assert make_policy("noisy_net=False", kind="rainbow").begin_collect(0) == {"eps": 0.95}

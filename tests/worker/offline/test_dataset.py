@@ -102,13 +102,6 @@ def test_a_single_row_is_a_transition(shape: tuple[int, ...]) -> None:
     assert (batch["reward"].tolist(), batch["value_gamma"].tolist()) == ([3], [0.5])
 
 
-def test_columns_are_not_written_to() -> None:
-    columns = {**ROWS, "next_obs": NEXT_OBS.astype(np.float32)}
-    before = {key: column.copy() for key, column in columns.items()}
-    OfflineDataset(columns, nstep=3)
-    assert all(np.array_equal(columns[key], before[key]) for key in columns)
-
-
 def test_types_of_a_batch() -> None:
     columns = {
         "obs": {"image": np.zeros((4, 2, 2), np.uint8), "speed": np.zeros((4, 3))},
@@ -151,12 +144,6 @@ def test_d4rl_hdf5(tmp_path: Path) -> None:
     batch, expected = everything(read_dataset(path, nstep=2)), everything(OfflineDataset(ROWS, nstep=2))
     assert batch.keys() == expected.keys()
     assert all(torch.equal(batch[key], expected[key]) for key in batch)
-
-
-def test_d4rl_hdf5_with_next_observations(tmp_path: Path) -> None:
-    columns = {D4RL[key]: column for key, column in ROWS.items()}
-    path = write_hdf5(tmp_path / "walker.h5", {**columns, "next_observations": NEXT_OBS})
-    assert everything(read_dataset(path))["next_obs"].flatten().tolist() == NEXT_OBS.flatten().tolist()
 
 
 def test_di_engine_hdf5(tmp_path: Path) -> None:

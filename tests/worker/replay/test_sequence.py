@@ -83,14 +83,6 @@ def test_the_recurrent_state_is_the_one_before_the_first_row() -> None:
     assert torch.equal(batch["prev_state"]["c"]["inner"], batch["prev_state"]["h"][:, 0])
 
 
-def test_batches_come_one_by_one_and_differ() -> None:
-    collector, buffer = collector_of(CountingGame(5)), SequenceReplayBuffer(4, 1, unroll_len=3)
-    buffer.push(collector.collect(12)[0])
-    batches = list(buffer.batches(4, number=5))
-    assert [tuple(batch["obs"].shape) for batch in batches] == [(3, 4, 2)] * 5
-    assert len({tuple(batch["index"].tolist()) for batch in batches}) > 1
-
-
 def test_nothing_can_be_sampled_before_there_are_enough_steps() -> None:
     collector, buffer = collector_of(CountingGame(5)), SequenceReplayBuffer(4, 1, unroll_len=5)
     counts = []
