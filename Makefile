@@ -5,7 +5,8 @@ NPROC ?= 2
 BIN := $(VENV)/bin
 # Most of the tests' time is waiting for processes: four workers keep two cores busy. tests/conftest.py says who takes what.
 WORKERS ?= 4
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
+# Thousands of processes import the package: Python must keep what it has compiled, whatever the environment says.
+PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q
 PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: help run test test-all test-learn test-survival lint format typecheck docs site links bench install clean

@@ -48,6 +48,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     )
 
 
+def pytest_collection_finish() -> None:
+    """Keep Python's garbage collector from looking at all modules and tests again in each collection."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the tests of several processes first; all others keep their order."""
     items.sort(key=lambda item: item.path not in PLACES)

@@ -2,6 +2,7 @@
 
 Importing torch takes longer than most of what the processes of a test do, and torch's launchers import it too. The
 server has no other threads when it forks. A program leaves the loop of `serve`, runs and ends as other processes do.
+Python processes that it starts, such as the ranks of torch's launcher, are forked from it in turn (`fork_python`).
 
 What a fork differs in from `python WORDS`: its modules are imported already, options of the interpreter that the
 environment gives are those of the server, and /proc shows the server's command line and environment.
@@ -9,15 +10,20 @@ environment gives are those of the server, and /proc shows the server's command 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import json
 import multiprocessing.process
 import os
 import runpy
 import signal
+import subprocess
 import sys
+import threading
 import time
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +39,9 @@ from ding_lite.utils.registry import BUFFER_REGISTRY, MODEL_REGISTRY, POLICY_REG
 
 for registry in (BUFFER_REGISTRY, MODEL_REGISTRY, POLICY_REGISTRY):
     dict(registry)  # imports all classes
+gc.collect()
+gc.freeze()  # what has been imported stays; the forks' collections need not look at it again
+begin_process = subprocess.Popen.__init__
 GRACE = 30  # seconds from SIGTERM to SIGKILL, as in torch's launcher
 
 
@@ -90,18 +99,66 @@ def wait_for(pids: list[int], timeout: float) -> list[int]:
     return [statuses[pid] for pid in pids]
 
 
+def fork_python(popen: Any, args: Any, **options: Any) -> None:
+    """Be `Popen.__init__` in a forked program: `python WORDS` runs in the fork of this process, without an exec."""
+    if isinstance(args, (list, tuple)) and args[0] == sys.executable and not options.get("pass_fds"):
+        words, prepare = list(args[1:]), options.get("preexec_fn")
+        options["preexec_fn"] = lambda: run_as_child(words, options.get("env"), prepare)
+    begin_process(popen, args, **options)
+
+
+def run_as_child(words: list[str], environment: dict[str, str] | None, prepare: Callable[[], None] | None) -> None:
+    """Run `python WORDS` in the child of a Popen, which has its session, its directory and its standard streams."""
+    if prepare is not None:
+        prepare()
+    for number in filter(lambda number: callable(signal.getsignal(number)), signal.valid_signals()):
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    atexit._clear()
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # among them the pipe on which the parent waits for the exec
+    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", 1, errors="backslashreplace", closefd=False)
+    sys.stdin = open(0, closefd=False)
+    if words[0] == "-u":
+        words = words[1:]
+        sys.stdout.reconfigure(write_through=True)
+    status = 1
+    try:
+        run_words(words, environment or dict(os.environ))
+        status = 0
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if status == 1 != end.code:
+            print(end.code, file=sys.stderr)
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        status = -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+    finally:  # objects of the parent, such as its sockets and threads, must not be finalized here
+        threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        if status == -signal.SIGINT:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
+        os._exit(status & 0xFF)
+
+
 def run(job: dict[str, Any]) -> None:
     """Make this process what `python WORDS` would have started, and run it."""
     os.setsid()
-    os.environ.clear()
-    os.environ.update(job["environment"])
     os.chdir(job["cwd"])
     for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), *job["files"])):
         os.dup2(file, number)
         os.close(file)
+    subprocess.Popen.__init__ = fork_python  # type: ignore[method-assign]
+    run_words(job["words"], job["environment"])
+
+
+def run_words(words: list[str], environment: dict[str, str]) -> None:
+    """Run `python WORDS` in this process."""
+    os.environ.clear()
+    os.environ.update(environment)
     multiprocessing.process.ORIGINAL_DIR = os.getcwd()  # type: ignore[attr-defined]  # not in its hints
     np.random.seed()  # from the system, as in a new process; random does so itself
-    first, *rest = job["words"]
+    first, *rest = words
     directory = {"-m": os.getcwd(), "-c": ""}.get(first, str(Path(first).resolve().parent))
     sys.path[:] = [directory, *dict.fromkeys(python_path()), *COMMON_PATH]
     sys.argv = rest if first == "-m" else ["-c", *rest[1:]] if first == "-c" else [first, *rest]

@@ -6,10 +6,11 @@ Each new Python process that imports torch costs two seconds of processor time. 
 |---|---|
 | `start` | any command |
 | `start_forked`, `run_forked` | one Python program, forked |
-| `launch` | one of torch's launchers, forked, with ranks that are new processes |
+| `launch` | one of torch's launchers, forked, with forked ranks |
 | `run_ranks` | ranks without a launcher, forked |
 
-A test of what a new process does first, such as its imports, uses `start`.
+Python processes that a forked one starts are forked too. A test of what a new process does first, such as its imports,
+uses `start`.
 """
 
 from __future__ import annotations

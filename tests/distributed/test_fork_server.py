@@ -39,6 +39,13 @@ print("before", flush=True)
 fail(sys.argv[1])
 """
 
+# What starts a Python process, and ends as that does.
+STARTER = """
+import subprocess, sys
+done = subprocess.run([sys.executable, *sys.argv[1:]], stdin=subprocess.DEVNULL, start_new_session=True)
+sys.exit(done.returncode % 256)
+"""
+
 
 @pytest.mark.parametrize(
     "words",
@@ -54,10 +61,11 @@ def test_a_forked_program_finds_what_a_new_process_finds(words: list[str], tmp_p
         (folder / "tell.py").write_text(TELL)
     env = {"PYTHONPATH": f"{tmp_path}:/nowhere", "COLUMNS": "33"}
     new = finish(start([sys.executable, *words], env, tmp_path), 60)
-    forked = run_forked(words, env=env, cwd=tmp_path)
-    assert new.returncode == forked.returncode == 0, forked.stderr
-    assert forked.stdout.splitlines() == new.stdout.splitlines()
-    assert forked.stderr == new.stderr == "to stderr\n"
+    for before in ([], ["-c", STARTER]):
+        forked = run_forked([*before, *words], env=env, cwd=tmp_path)
+        assert new.returncode == forked.returncode == 0, forked.stderr
+        assert forked.stdout.splitlines() == new.stdout.splitlines()
+        assert forked.stderr == new.stderr == "to stderr\n"
 
 
 @pytest.mark.parametrize(
@@ -67,11 +75,12 @@ def test_a_forked_program_finds_what_a_new_process_finds(words: list[str], tmp_p
 def test_a_program_that_fails_is_told_as_one_of_a_new_process(how: str, tmp_path: Path) -> None:
     (tmp_path / "fails.py").write_text(FAIL)
     new = finish(start([sys.executable, "fails.py", how], cwd=tmp_path), 60)
-    forked = run_forked(["fails.py", how], cwd=tmp_path)
-    assert forked.returncode == new.returncode != 0
-    assert forked.stdout == new.stdout == "before\n"
-    assert forked.stderr.splitlines()[-1:] == new.stderr.splitlines()[-1:]
-    assert forked.stderr.count("Traceback") == new.stderr.count("Traceback")
+    for before, status in (([], new.returncode), (["-c", STARTER], new.returncode % 256)):
+        forked = run_forked([*before, "fails.py", how], cwd=tmp_path)
+        assert forked.returncode == status != 0
+        assert forked.stdout == new.stdout == "before\n"
+        assert forked.stderr.splitlines()[-1:] == new.stderr.splitlines()[-1:]
+        assert forked.stderr.count("Traceback") == new.stderr.count("Traceback")
 
 
 def test_a_program_that_takes_too_long_is_killed_with_all_that_it_has_started(tmp_path: Path) -> None:
