@@ -177,9 +177,9 @@ def test_the_way_to_continue_a_run_names_its_number_of_processes(nproc: int, wor
 
 
 def test_a_command_runs_under_torchs_launcher_that_puts_an_option_before_it(tmp_path: Path) -> None:
-    launcher = [sys.executable, "-m", "torch.distributed.launch", "--nproc_per_node=2", f"--master_port={free_port()}"]
+    launcher = ["-m", "torch.distributed.launch", "--nproc_per_node=2", f"--master_port={free_port()}"]
     words = ["-m", "ding_lite", "train", "-c", str(CONFIG), "--divide", *QUICK, "exp_name=run", "max_env_step=80"]
-    done = finish(start([*launcher, *words], cwd=tmp_path), timeout=240)
+    done = run_forked([*launcher, *words], 240)
     assert done.returncode == 0, done.stderr
     told = result(tmp_path / "run")
     assert (told["envstep"], told["world_size"]) == (80, 2)

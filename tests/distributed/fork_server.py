@@ -5,7 +5,8 @@ server has no other threads when it forks. A program leaves the loop of `serve`,
 Python processes that it starts, such as the ranks of torch's launcher, are forked from it in turn (`fork_python`).
 
 What a fork differs in from `python WORDS`: its modules are imported already, options of the interpreter that the
-environment gives are those of the server, and /proc shows the server's command line and environment.
+environment gives are those of the server, /proc shows the server's command line and environment, and at its end only
+functions of `atexit` run: no object is freed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import time
 import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest  # noqa: F401  (imported, like the following ones, for the programs)
@@ -107,7 +108,7 @@ def fork_python(popen: Any, args: Any, **options: Any) -> None:
     begin_process(popen, args, **options)
 
 
-def run_as_child(words: list[str], environment: dict[str, str] | None, prepare: Callable[[], None] | None) -> None:
+def run_as_child(words: list[str], environment: dict[str, str] | None, prepare: Callable[[], None] | None) -> NoReturn:
     """Run `python WORDS` in the child of a Popen, which has its session, its directory and its standard streams."""
     if prepare is not None:
         prepare()
@@ -115,33 +116,18 @@ def run_as_child(words: list[str], environment: dict[str, str] | None, prepare: 
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     atexit._clear()
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # among them the pipe on which the parent waits for the exec
-    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", 1, errors="backslashreplace", closefd=False)
-    sys.stdin = open(0, closefd=False)
+    sys.stdin, *streams = (os.fdopen(number, mode, closefd=False) for number, mode in enumerate("rww"))
+    sys.stdout, sys.stderr = streams
+    sys.stderr.reconfigure(line_buffering=True, errors="backslashreplace")
     if words[0] == "-u":
         words = words[1:]
         sys.stdout.reconfigure(write_through=True)
-    status = 1
-    try:
-        run_words(words, environment or dict(os.environ))
-        status = 0
-    except SystemExit as end:
-        status = end.code if isinstance(end.code, int) else int(end.code is not None)
-        if status == 1 != end.code:
-            print(end.code, file=sys.stderr)
-    except BaseException as error:
-        sys.excepthook(type(error), error, error.__traceback__)
-        status = -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
-    finally:  # objects of the parent, such as its sockets and threads, must not be finalized here
-        threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads
-        atexit._run_exitfuncs()
-        sys.stdout.flush()
-        if status == -signal.SIGINT:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            os.kill(os.getpid(), signal.SIGINT)
-        os._exit(status & 0xFF)
+    environment = dict(environment or os.environ)
+    Path("/proc/self/comm").write_text(f"rank {environment.get('RANK')}")  # /proc does not show the variables
+    run_words(words, environment)
 
 
-def run(job: dict[str, Any]) -> None:
+def run(job: dict[str, Any]) -> NoReturn:
     """Make this process what `python WORDS` would have started, and run it."""
     os.setsid()
     os.chdir(job["cwd"])
@@ -152,7 +138,36 @@ def run(job: dict[str, Any]) -> None:
     run_words(job["words"], job["environment"])
 
 
-def run_words(words: list[str], environment: dict[str, str]) -> None:
+def run_words(words: list[str], environment: dict[str, str]) -> NoReturn:
+    """Run `python WORDS` in this process and end it.
+
+    Python's own end takes a quarter of a second, to free all modules; and what the parent has, such as its threads and
+    process groups, must not be freed here.
+    """
+    status = 1
+    try:
+        execute(words, environment)
+        status = 0
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        status = -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+    finally:
+        threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):  # it is full or closed
+                stream.flush()
+        if status == -signal.SIGINT:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
+        os._exit(status & 0xFF)
+
+
+def execute(words: list[str], environment: dict[str, str]) -> None:
     """Run `python WORDS` in this process."""
     os.environ.clear()
     os.environ.update(environment)
@@ -161,6 +176,7 @@ def run_words(words: list[str], environment: dict[str, str]) -> None:
     first, *rest = words
     directory = {"-m": os.getcwd(), "-c": ""}.get(first, str(Path(first).resolve().parent))
     sys.path[:] = [directory, *dict.fromkeys(python_path()), *COMMON_PATH]
+    sys.orig_argv = [sys.executable, *words]
     sys.argv = rest if first == "-m" else ["-c", *rest[1:]] if first == "-c" else [first, *rest]
     if first == "-m":
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)

@@ -17,6 +17,7 @@ TELL = f"""
 import multiprocessing.process, os, signal, sys
 from multiprocessing.spawn import get_preparation_data
 variables = {{name: value for name, value in os.environ.items() if name not in ("{MARK}", "LC_CTYPE")}}
+print(sys.orig_argv[1:])
 print(__name__, globals().get("__file__"), sys.modules["__main__"].__dict__ is globals(), sys.argv, os.getcwd())
 print(list(dict.fromkeys(sys.path)))
 print(sorted(variables.items()))

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import functools
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ding_lite.utils import load_checkpoint
-from tests.distributed.launcher import finish, free_port, start
+from tests.distributed.launcher import Forked, finish, free_port, start_forked
 from tests.entry.helpers import CONFIG
 from tests.policy.helpers import parameter_hash
 
@@ -50,7 +48,7 @@ from ding_lite.entry import launch
 if __name__ == "__main__":
     print("returned", launch(main, 2))
 """
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
+TORCHRUN = ["-m", "torch.distributed.run"]
 STATIC = "--nnodes=2 --nproc_per_node=1 --master_addr=127.0.0.1 --master_port={port}"
 C10D = "--nnodes=2 --nproc_per_node=1 --rdzv_backend=c10d --rdzv_endpoint=127.0.0.1:{port} --rdzv_id=x"
 
@@ -69,27 +67,27 @@ def srun(task: int, nodes: str, local_id: int, per_node: str, port: int) -> dict
     }
 
 
-def begin(how: str, folder: Path) -> list[subprocess.Popen[str]]:
+def begin(how: str, folder: Path) -> list[Forked]:
     """Start the processes that a user, or a scheduler, would start."""
     port, script = free_port(), str(folder / "mine.py")
     one_node, two_nodes = ("localhost", "2", [0, 1]), ("127.0.0.[1-2]", "1(x2)", [0, 0])
     if how.startswith("srun"):
         nodes, per_node, local_ids = one_node if how == "srun, one node" else two_nodes
         envs = [srun(task, nodes, local_id, per_node, port) for task, local_id in enumerate(local_ids)]
-        return [start([sys.executable, script], env, folder) for env in envs]
+        return [start_forked([script], env, folder) for env in envs]
     if "nodes" in how:
         options = (STATIC if "static" in how else C10D).format(port=port).split()
         ranks = [[f"--node_rank={node}"] if "static" in how else ["--local_addr=127.0.0.1"] for node in range(2)]
-        return [start([*TORCHRUN, *options, *own, script], cwd=folder) for own in ranks]
+        return [start_forked([*TORCHRUN, *options, *own, script], cwd=folder) for own in ranks]
     together = ["--nproc_per_node=2", f"--master_port={port}"]
     words = {
-        "python": [sys.executable, script],
-        "torch.distributed.launch": [sys.executable, "-m", "torch.distributed.launch", *together, script],
+        "python": [script],
+        "torch.distributed.launch": ["-m", "torch.distributed.launch", *together, script],
         "torchrun": [*TORCHRUN, *together, script],
-        "launch()": [sys.executable, str(folder / "start.py")],
-        "ding_lite": [sys.executable, "-m", "ding_lite", "-m", "serial", "-c", script, "--nproc", "2"],
+        "launch()": [str(folder / "start.py")],
+        "ding_lite": ["-m", "ding_lite", "-m", "serial", "-c", script, "--nproc", "2"],
     }[how]
-    return [start([*words, "max_env_step=320"] if how == "ding_lite" else words, cwd=folder)]
+    return [start_forked([*words, "max_env_step=320"] if how == "ding_lite" else words, cwd=folder)]
 
 
 TOGETHER = ["torchrun", "torchrun, two nodes, c10d", "srun, two nodes"]

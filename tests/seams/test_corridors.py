@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import closing
@@ -22,7 +21,7 @@ from ding_lite.entry import Callback, serial_pipeline
 from ding_lite.entry.callbacks import WatchedRun
 from ding_lite.envs import EnvError, check_env, create_vector_env, restorable
 from ding_lite.utils import ConfigError, DDPContext, UserError
-from tests.distributed.launcher import ROOT, run_ranks
+from tests.distributed.launcher import ROOT, run_forked, run_ranks
 from tests.envs.test_vector_env import env_config
 from tests.policy.helpers import parameter_hash
 from tests.seams import corridors
@@ -46,8 +45,8 @@ def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_an_id_with_its_module_trains_and_runs_again_from_the_saved_config(tmp_path: Path) -> None:
     train("env.manager.type=subprocess", steps=40)
-    command = [sys.executable, "-m", "ding_lite", "-c", str(tmp_path / "run/total_config.py")]
-    subprocess.run([*command, "exp_name=again"], check=True, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)})
+    done = run_forked(["-m", "ding_lite", "-c", "run/total_config.py", "exp_name=again"])
+    assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "again/result.json").read_text())["envstep"] == 40
 
 
@@ -93,11 +92,10 @@ def test_an_agent_acts_and_is_exported_without_the_modules_of_its_environment(tm
         "wrappers=['gone:Wrapper']))\n"
         "create_config = dict(env=dict(type='gymnasium'), policy=dict(type='ppo'))\n"
     )
-    path = {"PYTHONPATH": f"{ROOT}:{tmp_path}/away"}
-    subprocess.run([sys.executable, "-m", "ding_lite", *words], check=True, cwd=tmp_path, env=path)
+    done = run_forked(["-m", "ding_lite", *words], env={"PYTHONPATH": f"{ROOT}:{tmp_path}/away"})
+    assert done.returncode == 0, done.stderr
     (tmp_path / "away").rename(tmp_path / "moved")
-    run = [sys.executable, "-c", LOADED]
-    done = subprocess.run(run, check=True, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    done = run_forked(["-c", LOADED])
     actions, _, *errors = done.stdout.splitlines()
     state = np.array([[0.0, 0.0, 0.0, 2.0], [0.0, 2.0, 1.5, 2.0]], np.float32)
     module = torch.export.load(tmp_path / "run.pt2").module()

@@ -19,7 +19,7 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 
 from ding_lite.utils import load_checkpoint
 from ding_lite.utils.checkpoint.file import read_checkpoint
-from tests.distributed.launcher import MARK, ROOT, Forked, free_port
+from tests.distributed.launcher import ROOT, Forked, free_port
 
 RATES = ("seconds", "time", "collect/env_step_per_second", "data/wait_share")  # what differs between two equal runs
 CONFIGS = {
@@ -75,16 +75,15 @@ def wait_until(condition: Callable[[], Any], process: subprocess.Popen[str] | Fo
         time.sleep(0.002)
 
 
-def kill_rank(launcher: subprocess.Popen[str] | Forked, rank: int) -> None:
-    """Kill one rank, a child of its launcher, and nothing else."""
+def kill_rank(launcher: Forked, rank: int) -> None:
+    """Kill one rank, a child of its launcher, and nothing else; the fork server has named it."""
     for path in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
-            environment = (path / "environ").read_bytes().split(b"\0")
+            name = (path / "comm").read_text()
         except OSError:  # gone meanwhile, or another user's
             continue
-        if parent == launcher.pid and f"RANK={rank}".encode() in environment:
-            assert f"{MARK}={launcher.mark}".encode() in environment  # type: ignore[union-attr]
+        if parent == launcher.pid and name == f"rank {rank}\n":
             os.kill(int(path.name), signal.SIGKILL)
             return
     raise AssertionError(f"there is no rank {rank}")

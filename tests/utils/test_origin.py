@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ import torch
 
 import ding_lite
 from ding_lite.utils.origin import describe_origin, read_origins
-from tests.distributed.launcher import ROOT
+from tests.distributed.launcher import run_forked
 from tests.entry.helpers import CONFIG, SHORT
 
 
@@ -30,10 +29,10 @@ def test_every_start_is_recorded_and_reported(tmp_path: Path, monkeypatch: pytes
     git("add", ".")
     git("commit", "-m", "first")
     Path("one.txt").write_text("second")
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    start = [sys.executable, "-m", "ding_lite", "-c", str(CONFIG), *SHORT, "max_env_step=80"]
-    for words in (start, [*start[:3], "resume", "run", "max_env_step=160"], [*start[:3], "report", "run"]):
-        subprocess.run(words, check=True, env=env)
+    start = ["-c", str(CONFIG), *SHORT, "max_env_step=80"]
+    for words in (start, ["resume", "run", "max_env_step=160"], ["report", "run"]):
+        done = run_forked(["-m", "ding_lite", *words])
+        assert done.returncode == 0, done.stderr
     first, second = read_origins("run")
     assert first["git_commit"] == second["git_commit"] == git("rev-parse", "HEAD")
     assert first["git_changed_files"] == 1
