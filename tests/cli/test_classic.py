@@ -17,7 +17,7 @@ import ding_lite.entry.setup as entry_setup
 from ding_lite.cli.main import main
 from ding_lite.config import compile_config, read_saved_run, save_config
 from ding_lite.utils import save_checkpoint
-from tests.distributed.launcher import ROOT, clean_environment, run_forked
+from tests.distributed.launcher import ROOT, clean_environment, finish, run_forked, start
 from tests.entry.data_sets import offline_pair, record_cartpole
 from tests.entry.helpers import CONFIG, SHORT, last_checkpoint, result, run
 from tests.policy.helpers import parameter_hash
@@ -128,15 +128,6 @@ def test_a_directory_is_evaluated_by_its_best_checkpoint(tmp_path: Path, capsys:
     assert "max_env_step has no effect on an eval" in mistake(capsys, "-m", "eval", "--ckpt", "run", "max_env_step=9")
 
 
-def test_processes_divide_the_sizes_of_a_config_for_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sizes = ["policy.collect.n_sample=16", "max_env_step=160"]
-    done = command("-c", str(CONFIG), "--nproc", "2", "--divide", *SHORT, *sizes)
-    assert done.returncode == 0, done.stderr
-    policy = compile_config(tmp_path / "run" / "total_config.py").policy
-    assert (policy.learn.batch_size, policy.collect.n_sample, policy.multi_gpu) == (32, 8, True)
-    assert result(tmp_path / "run")["envstep"] == 160
-
-
 OWN_ENV = """
 import gymnasium
 from ding_lite.utils import ENV_REGISTRY
@@ -180,21 +171,11 @@ def test_limits_may_be_written_in_powers_of_ten(tmp_path: Path) -> None:
     assert result(tmp_path / "run")["train_iter"] == 10
 
 
-@pytest.mark.parametrize(
-    "command",
-    [pytest.param(["-m", "ding_lite"], marks=pytest.mark.slow), [str(Path(sys.executable).parent / "ding_lite")]],
-)
-def test_the_installed_command_runs(tmp_path: Path, command: list[str]) -> None:
-    if command[0] != "-m" and not Path(command[0]).exists():
+def test_the_installed_command_runs(tmp_path: Path) -> None:
+    installed = Path(sys.executable).parent / "ding_lite"
+    if not installed.exists():
         pytest.skip("the package is not installed here")
-    words = [sys.executable, *command] if command[0] == "-m" else command
-    done = subprocess.run(
-        [*words, "-m", "serial", "-c", str(CONFIG), "-s", "0", *SHORT, "max_env_step=80"],
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = finish(start([str(installed), "-m", "serial", "-c", str(CONFIG), *SHORT, "max_env_step=80"]), 120)
     assert done.returncode == 0, done.stderr
     assert result(tmp_path / "run")["envstep"] == 80
 
@@ -473,9 +454,12 @@ def test_a_run_whose_config_names_no_pipeline_is_not_resumed(
     assert "'other/total_config.py': expected a string 'pipeline'" in mistake(capsys, "resume", "other")
 
 
-def test_two_processes_train_and_a_finished_run_is_resumed_to_a_greater_limit(tmp_path: Path) -> None:
-    done = command("-m", "serial", "-c", str(CONFIG), "--nproc", "2", *SHORT, "max_env_step=320")
+def test_two_processes_divide_the_sizes_and_a_finished_run_is_resumed_to_a_greater_limit(tmp_path: Path) -> None:
+    sizes = ["--divide", *SHORT, "policy.collect.n_sample=16", "max_env_step=320"]
+    done = command("-m", "serial", "-c", str(CONFIG), "--nproc", "2", *sizes)
     assert done.returncode == 0, done.stderr
+    policy = compile_config(tmp_path / "run" / "total_config.py").policy
+    assert (policy.learn.batch_size, policy.collect.n_sample, policy.multi_gpu) == (32, 8, True)
     told = result(tmp_path / "run")
     assert (told["world_size"], told["envstep"], told["stop_reason"]) == (2, 320, "max_env_step")
     refused = command("resume", "run", "--nproc", "2")

@@ -178,30 +178,6 @@ PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str], dict[str, Any]
         ],
         {"discount_factor": 0.9, "unroll_len": 8, "learn.grad_clip_value": 5, "other.replay_buffer.type": "sequence"},
     ),
-    "ppo_offpolicy": (
-        dict(
-            exp_name="cartpole_ppo_offpolicy_seed0",
-            env=ENVS,
-            policy=dict(
-                cuda=False,
-                model=dict(obs_shape=4, action_shape=2, encoder_hidden_size_list=[64, 64, 128]),
-                nstep_return=False,
-                learn=dict(update_per_collect=6, batch_size=64, nstep=1, nstep_return=False, adv_norm=True),
-                collect=dict(n_sample=128, unroll_len=1, discount_factor=0.9, gae_lambda=0.95),
-                eval=dict(evaluator=dict(eval_freq=40)),
-                other=dict(replay_buffer=dict(replay_buffer_size=5000)),
-            ),
-        ),
-        create("ppo_offpolicy"),
-        [
-            GAMMA,
-            "policy.nstep_return is ignored: values learn from generalised advantage estimates.",
-            "policy.learn.nstep is ignored: policy.nstep sets it, where a policy sums n-step returns.",
-            "policy.learn.nstep_return is ignored: values learn from generalised advantage estimates.",
-            UNROLL,
-        ],
-        {"discount_factor": 0.9, "learn.update_per_collect": 6, "other.replay_buffer.replay_buffer_size": 5000},
-    ),
     "sac": (
         dict(
             exp_name="pendulum_sac_seed0",

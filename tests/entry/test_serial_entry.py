@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import re
 import resource
@@ -18,9 +17,7 @@ from torch import Tensor, nn
 
 from ding_lite.entry.experiment import Experiment
 from ding_lite.entry.setup import policy_process, prepare_run
-from ding_lite.model import DQN
-from ding_lite.policy import DQNPolicy
-from ding_lite.utils import POLICY_REGISTRY, CheckpointError, ConfigError, load_checkpoint, random_state
+from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint, random_state
 from tests.distributed.launcher import run_forked, run_ranks
 from tests.entry.helpers import SHORT, STEPS, Interrupts, last_checkpoint, metrics, pair, result, run
 from tests.policy.helpers import parameter_hash
@@ -93,17 +90,6 @@ def test_the_switches_run_and_can_be_repeated(kind: str) -> None:
     }
     first, second = (parameter_hash(run(*switches[kind], max_env_step=160).model) for _ in range(2))
     assert first == second != parameter_hash(run(max_env_step=160).model)
-
-
-def test_a_second_run_leaves_the_first_ones_directory_alone(tmp_path: Path) -> None:
-    run(max_env_step=80)
-    before = {file: file.stat().st_mtime_ns for file in (tmp_path / "run").rglob("*")}
-    run(max_env_step=80)
-    assert {file: file.stat().st_mtime_ns for file in (tmp_path / "run").rglob("*")} == before
-    others = [path for path in tmp_path.iterdir() if path.name != "run"]
-    assert len(others) == 1
-    assert others[0].name.startswith("run_")
-    assert result(others[0])["envstep"] == 80
 
 
 def test_the_saved_config_runs_again_and_gives_the_same_run(tmp_path: Path) -> None:
@@ -484,19 +470,3 @@ def test_a_run_leaves_nothing_open(tmp_path: Path) -> None:
     for _ in range(3):
         run(max_env_step=16)
     assert len(os.listdir("/proc/self/fd")) <= before  # fewer, if what earlier tests left has been collected meanwhile
-
-
-def test_the_loss_of_a_subclass_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[int] = []
-
-    class Counting(DQNPolicy):
-        def _loss(self, batch: dict[str, Tensor]) -> Any:
-            calls.append(len(batch["reward"]))
-            return super()._loss(batch)
-
-    monkeypatch.setitem(POLICY_REGISTRY, "counting_dqn", Counting)
-    main, create = copy.deepcopy(pair())
-    create["policy"]["type"] = "counting_dqn"
-    policy = run(input_cfg=(main, create), max_env_step=160)
-    assert isinstance(policy.model, DQN)
-    assert set(calls) == {64}

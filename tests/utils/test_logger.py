@@ -1,5 +1,6 @@
 """What a run records can be read by any tool, and trouble with the disk does not end it."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -211,17 +212,15 @@ def run_in_terminal(code: str, columns: int) -> str:
     """Run python code with stderr on a terminal of that width; return all that the terminal received."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    command = [sys.executable, "-c", textwrap.dedent(code)]
-    process = subprocess.Popen(command, cwd=ROOT, stderr=theirs, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+    stderr = f"import os\nos.dup2(os.open({os.ttyname(theirs)!r}, os.O_WRONLY | os.O_NOCTTY), 2)\n"
+    done = run_forked(["-c", stderr + textwrap.dedent(code)])
     os.close(theirs)
     received = b""
-    try:
+    with contextlib.suppress(OSError):  # EIO: the other end is closed
         while chunk := os.read(ours, 4096):
             received += chunk
-    except OSError:
-        pass  # EIO: the other end is closed
     os.close(ours)
-    assert process.wait(timeout=30) == 0
+    assert done.returncode == 0
     return received.decode()
 
 
