@@ -42,7 +42,7 @@ def count(name: str, folder: str) -> list[int]:
     policy = dict(multi_gpu=True, learn=learn, eval=dict(evaluator=dict(eval_freq=10**6)), **keys)
     env = dict(env_id="CartPole-v1", collector_env_num=2, evaluator_env_num=1, n_evaluator_episode=1)
     main = dict(exp_name=str(Path(folder, name)), env=env, policy=policy)
-    getattr(entry, pipeline)((main, dict(policy=dict(type=name))), seed=0, max_env_step=1000)
+    getattr(entry, pipeline)((main, dict(policy=dict(type=name))), seed=0, max_env_step=640)
     Experiment.collect = original  # type: ignore[method-assign]
     return [after - before for before, after in zip(seen[-4:], seen[-3:], strict=False)]
 

@@ -297,15 +297,15 @@ def wait_for(path: Path, words: str, timeout: float = 90) -> None:
 def test_the_pong_config_trains_on_two_ranks(tmp_path: Path) -> None:
     """The main job, shortened: games of 60 steps, some hundred random steps, then learning."""
     limits = ["env.max_episode_steps=60", "env.collector_max_episode_steps=60", "max_env_step=960"]
-    overrides = ["exp_name=run", *limits, "policy.random_collect_size=200"]
-    hook = "policy.learn.learner.hook.log_show_after_iter=34"
+    overrides = ["exp_name=run", *limits, "policy.random_collect_size=200", "policy.learn.update_per_collect=2"]
+    hook = "policy.learn.learner.hook.log_show_after_iter=8"
     done = launch(
         ["-m", "ding_lite", "-c", str(PONG), "-s", "0", *overrides, hook], timeout=200, launcher="launch", cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
     told = json.loads((tmp_path / "run" / "result.json").read_text())
-    # 13 random collects of 2 x 16 steps, then 17 more with eight iterations each
-    assert (told["envstep"], told["train_iter"], told["world_size"]) == (960, 136, 2)
+    # 13 random collects of 2 x 16 steps, then 17 more with two iterations each
+    assert (told["envstep"], told["train_iter"], told["world_size"]) == (960, 34, 2)
     assert told["episode_count"] == 16  # each of 8 environments plays 120 steps, two games of 60
     assert told["eval_return_mean"] >= -21
     records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
