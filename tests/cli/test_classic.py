@@ -454,7 +454,7 @@ def test_a_run_whose_config_names_no_pipeline_is_not_resumed(
     assert "'other/total_config.py': expected a string 'pipeline'" in mistake(capsys, "resume", "other")
 
 
-def test_two_processes_divide_the_sizes_and_a_finished_run_is_resumed_to_a_greater_limit(tmp_path: Path) -> None:
+def test_two_processes_divide_the_sizes_and_are_resumed_to_a_greater_limit(tmp_path: Path) -> None:
     sizes = ["--divide", *SHORT, "policy.collect.n_sample=16", "max_env_step=320"]
     done = command("-m", "serial", "-c", str(CONFIG), "--nproc", "2", *sizes)
     assert done.returncode == 0, done.stderr

@@ -116,12 +116,12 @@ def run_as_child(words: list[str], environment: dict[str, str] | None, prepare: 
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     atexit._clear()
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # among them the pipe on which the parent waits for the exec
-    sys.stdin, *streams = (os.fdopen(number, mode, closefd=False) for number, mode in enumerate("rww"))
-    sys.stdout, sys.stderr = streams
-    sys.stderr.reconfigure(line_buffering=True, errors="backslashreplace")
+    sys.stdin = os.fdopen(0, closefd=False)
+    sys.stdout = stdout = os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", 1, errors="backslashreplace", closefd=False)
     if words[0] == "-u":
         words = words[1:]
-        sys.stdout.reconfigure(write_through=True)
+        stdout.reconfigure(write_through=True)
     environment = dict(environment or os.environ)
     Path("/proc/self/comm").write_text(f"rank {environment.get('RANK')}")  # /proc does not show the variables
     run_words(words, environment)
@@ -134,7 +134,7 @@ def run(job: dict[str, Any]) -> NoReturn:
     for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), *job["files"])):
         os.dup2(file, number)
         os.close(file)
-    subprocess.Popen.__init__ = fork_python  # type: ignore[method-assign]
+    subprocess.Popen.__init__ = fork_python  # type: ignore[method-assign, assignment]
     run_words(job["words"], job["environment"])
 
 
