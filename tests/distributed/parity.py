@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import itertools
 from pathlib import Path
 from typing import Any, ClassVar
@@ -221,3 +222,4 @@ def main(folder: str) -> None:
             for name, problem in problems.items()
         }
         torch.save(states, Path(folder, f"world{get_world_size()}_rank{get_rank()}.pt"))
+    gc.freeze()  # each DistributedDataParallel collects garbage when it is freed at the end: all of that is in use
