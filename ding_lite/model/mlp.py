@@ -53,9 +53,9 @@ def check_norm_type(norm_type: str | None) -> None:
 class MLP(nn.ModuleList):
     """Linear layers, each followed by the activation.
 
-    If `output` is set, the MLP is the head of a network: its last layer has no activation, and under autocast all its
-    layers still compute in the type of their parameters. In bfloat16, with 8 bits of precision, the values of two
-    actions would often be rounded to the same number.
+    If `output` is set, the MLP is the head of a network: its last layer has no activation, and under autocast it still
+    computes in the type of its parameters. In bfloat16, with 8 bits of precision, the values of two actions would often
+    be rounded to the same number.
 
     Args:
         sizes: number of input features, then the size of each layer.
@@ -75,18 +75,19 @@ class MLP(nn.ModuleList):
     ) -> None:
         super().__init__([linear(*pair) for pair in itertools.pairwise(sizes)])
         self._activation = find_activation(activation)
-        self._output, self._num_hidden = output, len(sizes) - 1 - output
-        for index in range(self._num_hidden):
+        self._output = output
+        for index in range(len(sizes) - 1 - output):
             self[index] = with_norm(self[index], sizes[index + 1], norm_type)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `[..., sizes[-1]]` for features `[..., sizes[0]]`."""
-        if self._output and torch.is_autocast_enabled(x.device.type):
+        hidden = list(self)
+        last = hidden.pop() if self._output else None
+        for layer in hidden:
+            x = self._activation(layer(x))
+        if last is None:
+            return x
+        if torch.is_autocast_enabled(x.device.type):
             with torch.autocast(x.device.type, enabled=False):
-                return self._run(x.to(next(self.parameters()).dtype))
-        return self._run(x)
-
-    def _run(self, x: Tensor) -> Tensor:
-        for index, layer in enumerate(self):
-            x = self._activation(layer(x)) if index < self._num_hidden else layer(x)
-        return x
+                return last(x.to(next(last.parameters()).dtype))
+        return last(x)
