@@ -45,7 +45,7 @@ OPTIMIZER_KEYS: dict[str, Any] = dict(
         low=0,
         high=1,
     ),
-    momentum=Key(0.0, "momentum of SGD and RMSprop; 0: none", low=0, below=1),
+    momentum=Key(0.0, "momentum of SGD and RMSprop; 0: none", low=0, below=1, needs="optimizer=rmsprop|sgd"),
     weight_decay=Key(
         0.0,
         "L2 penalty; with 'adamw' each step subtracts this share of a parameter times the learning rate",
@@ -99,7 +99,7 @@ def create_optimizer(
     options: dict[str, Any] = {"weight_decay": learn.weight_decay, "fused": True}
     options = {key: value for key, value in options.items() if key in known}
     for key, names in USED_BY.items():
-        if learn[key] is not None and issubclass(cls, tuple(OPTIMIZERS[name] for name in names)):
+        if learn.get(key) is not None and issubclass(cls, tuple(OPTIMIZERS[name] for name in names)):
             value = learn[key]
             options[key.removeprefix("adam_")] = tuple(map(float, value)) if key == "betas" else value
     options |= part.options
@@ -145,7 +145,7 @@ def check_optimizer(section: str, given: Mapping[str, Any], defaults: Mapping[st
         ConfigError: an option does not belong to the optimizer, or `betas` is not a pair.
     """
     for key, names in USED_BY.items():
-        if given[key] != defaults[key] and given["optimizer"] not in names:
+        if given.get(key, defaults[key]) != defaults[key] and given["optimizer"] not in names:
             choices = " or ".join(f"'{name}'" for name in names)
             raise ConfigError(
                 f"{section}.{key}={given[key]} has no effect with {section}.optimizer='{given['optimizer']}': leave it "

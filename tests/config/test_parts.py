@@ -201,6 +201,7 @@ OPTIONS = [  # what turns an option on, and the keys that the config then has
         "policy.bp_update_sync policy.data_parallel policy.learn.learner.hook.check_ranks_after_iter",
     ),
     ("policy.learn.grad_clip_type=clip_norm", "policy.learn.grad_clip_value"),
+    ("policy.learn.optimizer=sgd", "policy.learn.momentum"),
     ("policy.priority=True", "policy.priority_IS_weight policy.other.replay_buffer.alpha"),
 ]
 

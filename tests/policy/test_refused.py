@@ -116,7 +116,6 @@ dqn | other.eps.type=cosine | policy.other.eps.type
 dqn | learn.optimizer=lion | policy.learn.optimizer must be 'adam', 'adamw', 'rmsprop' or 'sgd', got 'lion'.
 dqn | learn.optimizer=sgd learn.betas=[0.9,0.99] | policy.learn.betas=[0.9, 0.99] has no effect with policy.learn.opti
 dqn | learn.optimizer=sgd learn.betas=[0.9,0.99] | leave it out, or set optimizer to 'adam' or 'adamw'.
-dqn | learn.momentum=0.9 | policy.learn.momentum=0.9 has no effect with policy.learn.optimizer='adam': leave it out
 dqn | learn.optimizer=sgd learn.adam_eps=0.1 | policy.learn.adam_eps=0.1 has no effect with policy.learn.optimizer='sgd'
 dqn | learn.betas=[0.9] | policy.learn.betas: expected two numbers such as [0.9, 0.999], got [0.9].
 dqn | learn.betas=[0.9,1.0] | policy.learn.betas: expected at least 0, below 1, got 1.0.
