@@ -68,7 +68,8 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
         "learn.learning_rate_quantile": 5e-4,
         "learn.target_theta": 0.01,
     },
-    **dict.fromkeys(("sac", "td3", "ddpg", "d4pg"), WIDE),
+    **dict.fromkeys(("sac", "tqc", "td3", "ddpg", "d4pg"), WIDE),
+    "redq": {**WIDE, "learn.update_per_collect": 160},  # 20 for each env step of eight environments
     "discrete_sac": {
         "learn.update_per_collect": 8,
         "learn.batch_size": 64,

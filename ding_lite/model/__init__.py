@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from ding_lite.model.qac import QVAC as QVAC
     from ding_lite.model.qac import ActorCritic as ActorCritic
     from ding_lite.model.qac import ContinuousQAC as ContinuousQAC
+    from ding_lite.model.qac import QACEnsemble as QACEnsemble
+    from ding_lite.model.qac import QACQuantile as QACQuantile
     from ding_lite.model.recurrent import RecurrentCore as RecurrentCore
     from ding_lite.model.vac import PG as PG
     from ding_lite.model.vac import VAC as VAC

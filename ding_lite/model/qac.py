@@ -110,25 +110,25 @@ class CriticNetwork(nn.Module):
         encoder: maps observations to features.
         sizes: number of features, plus D if there are actions; then the sizes of a critic's hidden layers.
         num: C.
-        num_actions: A, if a critic has a value for each of A discrete actions; None: it has one value.
+        num_values: K, if a critic returns the values of K discrete actions, or K quantiles; None: it returns a value.
         **layers: activation and normalisation, see `MLP`.
     """
 
     def __init__(
-        self, encoder: nn.Module, sizes: Sequence[int], num: int, num_actions: int | None = None, **layers: Any
+        self, encoder: nn.Module, sizes: Sequence[int], num: int, num_values: int | None = None, **layers: Any
     ) -> None:
         super().__init__()
-        self.encoder, self._num_actions = encoder, num_actions
+        self.encoder, self._num_values = encoder, num_values
         # A loop is as fast as one batched product of the critics' weights, measured on one CPU thread.
-        self.heads = nn.ModuleList(MLP([*sizes, num_actions or 1], output=True, **layers) for _ in range(num))
+        self.heads = nn.ModuleList(MLP([*sizes, num_values or 1], output=True, **layers) for _ in range(num))
 
     def forward(self, obs: Tensor, action: Tensor | None = None) -> Tensor:
-        """Return values `[C, ..., B]`, or `[C, ..., B, A]`, for observations `[B, ...]` and actions `[..., B, D]`."""
+        """Return values `[C, ..., B]`, or `[C, ..., B, K]`, for observations `[B, ...]` and actions `[..., B, D]`."""
         x = self.encoder(obs)
         if action is not None:
             x = torch.cat([x.expand(*action.shape[:-1], -1), action], dim=-1)
         value = torch.stack([head(x) for head in self.heads])
-        return value.squeeze(-1) if self._num_actions is None else value
+        return value.squeeze(-1) if self._num_values is None else value
 
 
 @MODEL_REGISTRY.register("continuous_qac")
@@ -205,6 +205,48 @@ class QVAC(QAC):
     def compute_value(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict with `v_value` `[B]` for observations `[B, ...]`."""
         return {"v_value": self.value(obs)[0]}
+
+
+@MODEL_REGISTRY.register("qac_ensemble")
+class QACEnsemble(QAC):
+    """`QAC` with any number of critics.
+
+    Args:
+        ensemble_num: C.
+        **options: see `QAC`.
+    """
+
+    num_quantiles: int | None = None
+
+    @with_arguments_of(QAC, without=("twin_critic",))
+    def __init__(
+        self,
+        obs_shape: ObsShape,
+        action_shape: ActionShape,
+        action_space: Literal["regression", "reparameterization"],
+        ensemble_num: int = 10,
+        **options: Any,
+    ) -> None:
+        self.ensemble_num = ensemble_num
+        super().__init__(obs_shape, action_shape, action_space, twin_critic=False, **options)
+
+    def _new_critic(self, encoder: nn.Module, sizes: Sequence[int], num: int) -> CriticNetwork:
+        return CriticNetwork(encoder, sizes, self.ensemble_num, self.num_quantiles, **self.layer_options)
+
+
+@MODEL_REGISTRY.register("qac_quantile")
+class QACQuantile(QACEnsemble):
+    """`QACEnsemble` whose critics predict quantiles of the return: `q_value` is `[C, ..., B, K]`.
+
+    Args:
+        num_quantiles: K.
+        **options: see `QACEnsemble`.
+    """
+
+    @with_arguments_of(QACEnsemble)
+    def __init__(self, *args: Any, num_quantiles: int = 25, **options: Any) -> None:
+        self.num_quantiles = num_quantiles
+        super().__init__(*args, **options)
 
 
 class DistributionalCritic(nn.Module):

@@ -9,8 +9,10 @@ if TYPE_CHECKING:
     from ding_lite.policy.continuous.d4pg import D4PGPolicy as D4PGPolicy
     from ding_lite.policy.continuous.ddpg import DDPGPolicy as DDPGPolicy
     from ding_lite.policy.continuous.paddpg import PADDPGPolicy as PADDPGPolicy
+    from ding_lite.policy.continuous.redq import REDQPolicy as REDQPolicy
     from ding_lite.policy.continuous.sac import SACPolicy as SACPolicy
     from ding_lite.policy.continuous.td3 import TD3Policy as TD3Policy
+    from ding_lite.policy.continuous.tqc import TQCPolicy as TQCPolicy
     from ding_lite.policy.offline.bc import BCPolicy as BCPolicy
     from ding_lite.policy.offline.cql import CQLPolicy as CQLPolicy
     from ding_lite.policy.offline.discrete_cql import DiscreteCQLPolicy as DiscreteCQLPolicy
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from ding_lite.policy.value.iqn import IQNPolicy as IQNPolicy
     from ding_lite.policy.value.mdqn import MDQNPolicy as MDQNPolicy
     from ding_lite.policy.value.pdqn import PDQNPolicy as PDQNPolicy
+    from ding_lite.policy.value.pqn import PQNPolicy as PQNPolicy
     from ding_lite.policy.value.qrdqn import QRDQNPolicy as QRDQNPolicy
     from ding_lite.policy.value.r2d2 import R2D2Policy as R2D2Policy
     from ding_lite.policy.value.rainbow import RainbowDQNPolicy as RainbowDQNPolicy

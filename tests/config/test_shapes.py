@@ -224,7 +224,20 @@ class Free(gymnasium.Env):
 
 
 CONTINUOUS = [name for name in POLICIES if {Box, Dict} & set(POLICY_REGISTRY.find(name).action_spaces)]
-UNIT = {"sac", "td3", "ddpg", "d4pg", "paddpg", "pdqn", "cql", "iql", "td3_bc"}  # their actions are always -1..1
+# Their actions are always -1..1.
+UNIT = {
+    "sac",
+    "redq",
+    "tqc",
+    "td3",
+    "ddpg",
+    "d4pg",
+    "paddpg",
+    "pdqn",
+    "cql",
+    "iql",
+    "td3_bc",
+}
 BOUNDED = dict(name="ding_lite.envs.actions:BoundActions", low=-3, high=[1, 3])
 DIMENSION = r"dimension 1( of 'action_args')? of the environment's actions ranges from "
 

@@ -173,7 +173,11 @@ def share_noise(policy: Any, batch: dict[str, Any], columns: range) -> None:
     def draw_shared(batch: dict[str, Any]) -> dict[str, Tensor]:
         torch.manual_seed(next(calls))
         joined = tree_map(lambda leaf: leaf[:1].expand(total, *leaf.shape[1:]), batch)
-        return tree_map(lambda noise: noise.index_select(noise.shape.index(total), place_B), draw(joined))
+        return tree_map(own, draw(joined))
+
+    def own(noise: Tensor) -> Tensor:
+        """Return this rank's part of noise that belongs to samples."""
+        return noise.index_select(noise.shape.index(total), place_B) if total in noise.shape else noise
 
     policy._draw_noise = draw_shared
 

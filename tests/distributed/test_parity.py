@@ -74,6 +74,8 @@ OPTIONS = {
          "policy.model.action_mask=[[1,0],[0,1],[0,0]]"],
     ],
     "discrete_cql": [["policy.nstep=3", "policy.learn.target_theta=0.1"]],
+    "redq": [["policy.learn.actor_update_freq=2"]],
+    "tqc": [["policy.nstep=3", "policy.priority=True", "policy.priority_IS_weight=True"]],
     "sac": [
         [],
         ["policy.nstep=3", "policy.priority=True", "policy.priority_IS_weight=True", "policy.learn.log_space=False"],

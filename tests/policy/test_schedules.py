@@ -184,7 +184,7 @@ def numbers(name: str) -> dict[str, Key]:
 
 
 # Read while the policy is built, and followed afterwards, see the tests of single keys.
-FOLLOWED = {name: {"learn.alpha"} for name in ("sac", "cql", "discrete_sac", "sac_discrete")}
+FOLLOWED = {name: {"learn.alpha"} for name in ("sac", "redq", "tqc", "cql", "discrete_sac", "sac_discrete")}
 FOLLOWED["sqn"] = {"learn.target_entropy"}  # only compared with its bound
 
 
@@ -272,8 +272,9 @@ mdqn m_alpha 0.25 0.75
 mdqn,acer,impala,a2c,ppo,pg,ppo_offpolicy discount_factor 0.5 1.0
 dqn,sac,sqn,acer,discrete_cql learn.target_theta 0.25 0.75
 sqn learn.target_entropy 0.25 0.75
-sac,discrete_sac learn.alpha 0.25 0.75 policy.learn.auto_alpha=False
+sac,tqc,discrete_sac learn.alpha 0.25 0.75 policy.learn.auto_alpha=False
 sac learn.alpha 0.25 0.75 policy.learn.auto_alpha=False policy.learn.log_space=False
+redq learn.alpha 0.25 0.75 policy.learn.auto_alpha=False policy.learn.actor_update_freq=1
 cql learn.alpha 0.25 0.75 policy.learn.auto_alpha=False policy.learn.with_q_entropy=True
 ppo learn.kl_beta 0.0 2.0
 dqn learn.momentum 0.25 0.75 policy.learn.optimizer=sgd

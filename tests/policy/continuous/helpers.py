@@ -11,7 +11,7 @@ from ding_lite.policy import Policy
 from tests.policy.helpers import build_policy
 
 KINDS = ("td3_bc", "iql", "cql")  # offline
-ONLINE = ("sac", "ddpg", "td3", "d4pg")
+ONLINE = ("sac", "redq", "tqc", "ddpg", "td3", "d4pg")
 OBS, D = 3, 2
 
 

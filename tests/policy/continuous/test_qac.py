@@ -13,6 +13,8 @@ EXTRA = {
     "iql": ("learn.init_w=0.25",),
     "td3_bc": (),
     "sac": ("learn.init_w=0.25",),
+    "redq": ("model.ensemble_num=3", "learn.init_w=0.25"),
+    "tqc": ("model.num_quantiles=5", "learn.init_w=0.25"),
     "ddpg": ("collect.noise_type=ou",),
     "td3": (),
     "d4pg": (),

@@ -1,0 +1,99 @@
+"""Randomised ensembled double Q-learning, REDQ (Chen et al. 2021, arXiv:2101.05982).
+
+REDQ is SAC with an ensemble of C critics, and many updates of them for each env step. A target is the smallest value
+of a set M of critics, which is drawn anew for each update:
+
+    y = r + g (1 - done) (min_{c in M} Q'_c(s', a') - alpha log pi(a' | s')),  a' ~ pi(. | s')
+    L_critic = sum_c mean w (y - Q_c(s, a))^2
+    L_actor = mean alpha log pi(a | s) - mean_c Q_c(s, a),  a ~ pi(. | s)
+
+The actor and alpha are updated after every `actor_update_freq` updates of the critics. The symbols and L_alpha are
+those of `policy/continuous/sac.py`.
+
+Logged figures, in addition to those of `policy/continuous/sac.py`:
+
+* `q_spread`: the standard deviation of Q_c(s, a) over the critics, a mean over samples.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from easydict import EasyDict
+from torch import Tensor
+
+from ding_lite.policy.continuous.sac import SACPolicy
+from ding_lite.rl_utils.common import sum_of_means
+from ding_lite.rl_utils.q_continuous import squashed_sample
+from ding_lite.utils.key import Key
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+
+
+@POLICY_REGISTRY.register("redq")
+class REDQPolicy(SACPolicy):
+    """REDQ. Set `learn.update_per_collect` to 20 times the env steps of a collect, as in the paper."""
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="redq",
+        random_collect_size=5000,
+        model=dict(ensemble_num=Key(10, "C: critics", low=1)),
+        learn=dict(
+            min_num=Key(2, "size of M: critics, drawn for each update, whose smallest value is the target", low=1),
+            actor_update_freq=Key(20, "updates of the critics for each update of the actor", low=1),
+        ),
+    )
+    config_without: ClassVar[tuple[str, ...]] = ("model.twin_critic",)
+    logged_figures = (*SACPolicy.logged_figures, "q_spread")
+
+    @classmethod
+    def check_config(cls, cfg: EasyDict) -> None:
+        super().check_config(cfg)
+        wanted, there = cfg.policy.learn.min_num, cfg.policy.model.ensemble_num
+        if wanted > there:
+            raise ConfigError(
+                f"policy.learn.min_num={wanted} critics cannot be drawn from policy.model.ensemble_num={there}."
+            )
+
+    @staticmethod
+    def default_model() -> tuple[str, list[str]]:
+        return "qac_ensemble", ["ding_lite.model"]
+
+    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        steps = self._optimizers["critic"].steps  # the same on all ranks and in a resumed run, and so is M
+        generator = torch.Generator().manual_seed(steps)
+        drawn_M = torch.randperm(self._cfg.model.ensemble_num, generator=generator)[: self._cfg.learn.min_num]
+        return super()._draw_noise(batch) | {"critics": drawn_M.to(self._device)}
+
+    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        if self._alpha_is_scheduled:
+            self._alpha.set(self._cfg.learn.alpha)
+        output = self._optimizers["critic"].step(self._critic_loss, batch)
+        if self._optimizers["critic"].steps % self._cfg.learn.actor_update_freq == 0:
+            output |= self._optimizers["actor"].step(self._actor_loss, batch)
+            if self._cfg.learn.auto_alpha:
+                output |= self._optimizers["alpha"].step(self._alpha_loss, batch | output)
+            self._alpha.bound()
+        self._update_targets()
+        return output
+
+    def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return L_critic and detached figures, for a batch as `_prepare` returns it."""
+        with torch.no_grad():
+            logit = self._run(self._model.actor, batch["next_obs"])
+            action_BD, logp_B = squashed_sample(logit, batch["noise"]["next"])
+            next_q_CB = self._run(self._target_critic, batch["next_obs"], action=action_BD)
+            value_B = next_q_CB[batch["noise"]["critics"]].amin(0) - self._alpha() * logp_B
+        q_CB = self._run(self._model.critic, batch["obs"], action=batch["action"])
+        target_B = batch["reward"] + batch["value_gamma"] * value_B.masked_fill(batch["done"], 0.0)
+        error_CB = target_B - q_CB
+        loss = sum_of_means(error_CB.square(), batch.get("weight"))
+        priority_B, q_CB = error_CB.detach().abs().mean(0), q_CB.detach()
+        spread_B = q_CB.std(0, correction=0)
+        return loss, {"q_value": q_CB, "td_error": priority_B, "priority": priority_B, "q_spread": spread_B}
+
+    def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return L_actor and detached figures, which include `log_prob` `[B]`."""
+        action_BD, logp_B = squashed_sample(self._run(self._model.actor, batch["obs"]), batch["noise"]["actor"])
+        q_B = self._run_frozen(self._model.critic, batch["obs"], action=action_BD).mean(0)
+        return (self._alpha().detach() * logp_B - q_B).mean(), {"log_prob": logp_B.detach()}

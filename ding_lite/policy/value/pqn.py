@@ -1,0 +1,122 @@
+"""Parallelised Q-network, PQN (Gallici et al. 2024, arXiv:2407.04811): Q-learning without replay and without a target.
+
+Many environments take T steps with epsilon-greedy actions. The network's own values bootstrap lambda returns, which are
+Peng's Q(lambda), and layer normalisation keeps them from diverging:
+
+    R_t = r_t + g (1 - done) (lambda R_{t+1} + (1 - lambda) max_a Q(s_{t+1}, a))
+    L = mean (R_t - Q(s_t, a_t))^2
+
+Where a collect or an episode without a terminal state ends, R_t = r_t + g max_a Q(s_{t+1}, a). g is the discount. The
+returns are computed once for each collect; `epoch_per_collect` passes of minibatches follow.
+
+Logged figures:
+
+* `total_loss`: L. `q_value`: the mean of Q(s, a). `td_error`: the mean of |R - Q(s, a)|.
+* `explained_variance`: 1 - Var(R - max_a Q) / Var(R) of a collect. `epsilon`. `grad_norm`, `learning_rate`.
+
+Deviation from the authors' code: Adam, by default, instead of RAdam.
+
+Shapes: T steps, N environments, M = T N samples, B samples of a minibatch, A actions, K ended episodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal
+
+import gymnasium
+import torch
+from torch import Tensor
+
+from ding_lite.policy.base import Policy
+from ding_lite.policy.common_keys import epsilon_keys
+from ding_lite.policy.policy_gradient.a2c import flatten_rows
+from ding_lite.rl_utils.common import pick, weighted_mean
+from ding_lite.rl_utils.exploration import epsilon_at, epsilon_greedy
+from ding_lite.rl_utils.policy_gradient import gae, gae_data
+from ding_lite.torch_utils.minibatch import explained_variance, minibatches, rank_sizes
+from ding_lite.utils.key import Key
+from ding_lite.utils.registry import POLICY_REGISTRY
+from ding_lite.utils.tree import tree_map
+
+
+@POLICY_REGISTRY.register("pqn")
+class PQNPolicy(Policy):
+    """PQN for discrete actions."""
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="pqn",
+        model=dict(
+            norm_type=Key("LN", "normalisation of the hidden layers: 'LN', or None", choices=("LN", None)),
+        ),
+        learn=dict(
+            batch_size=128,
+            learning_rate=2.5e-4,
+            epoch_per_collect=Key(4, "passes over the samples of a collect", low=1),
+            grad_clip_type="clip_norm",
+            grad_clip_value=10.0,
+        ),
+        collect=dict(
+            n_sample=Key(512, "env steps per rank and collect, rounded up to a multiple of collector_env_num", low=1),
+            q_lambda=Key(0.65, "lambda of the returns; 0: one step", low=0, high=1),
+        ),
+        eval=dict(eps=Key(0.0, "share of random actions in evaluations; every result names it", low=0, high=1)),
+        other=dict(eps=epsilon_keys(start=1.0, end=0.05, decay=100_000)),
+    )
+    learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "collect"
+    action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
+    stored_outputs = ("logit",)
+    transition_with_policy_data = True
+    logged_figures: ClassVar[tuple[str, ...]] = ("q_value", "td_error", "explained_variance", "epsilon")
+
+    @staticmethod
+    def default_model() -> tuple[str, list[str]]:
+        return "dqn", ["ding_lite.model"]
+
+    @torch.no_grad()
+    def _returns(self, block: dict[str, Any]) -> tuple[Tensor, Tensor]:
+        """Return max_a Q(s_t, a) and R_t, both `[T, N]`, of a block as `Policy.to_samples` returns it."""
+        value_TN, obs = block["logit"].amax(-1), block["last_obs"]
+        if "final_index" in block:
+            obs = tree_map(lambda *parts: torch.cat(parts), obs, block["final_obs"])
+        value_X = self._run(self._model, obs)["logit"].amax(-1)  # N newest observations, then K final ones
+        num_envs = value_TN.shape[1]
+        next_value_TN = torch.cat([value_TN[1:], value_X[None, :num_envs]])
+        if "final_index" in block:
+            next_value_TN.view(-1)[block["final_index"]] = value_X[num_envs:]
+        data = gae_data(value_TN, next_value_TN, block["reward"], block["done"], block["traj_flag"])
+        return value_TN, value_TN + gae(data, self._cfg.discount_factor, self._cfg.collect.q_lambda)
+
+    def _batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        block = self._to_device(samples)
+        value_TN, return_TN = self._returns(block)
+        self._figures["explained_variance"] = explained_variance(value_TN, return_TN)
+        samples_M = flatten_rows({"obs": block["obs"], "action": block["action"], "return_": return_TN})
+        sizes = rank_sizes(len(samples_M["action"]))
+        for _ in range(self._cfg.learn.epoch_per_collect):
+            yield from minibatches(samples_M, self._cfg.learn.batch_size, sizes)
+
+    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return L and detached figures.
+
+        Args:
+            batch: `obs`, `action` `[B]`, `return_` `[B]`, and `weight` `[B]` if B differs between ranks.
+        """
+        q_B = pick(self._run(self._model, batch["obs"])["logit"], batch["action"])
+        error_B = batch["return_"] - q_B
+        loss = weighted_mean(error_B.square(), batch.get("weight"))
+        return loss, {"q_value": q_B.detach(), "td_error": error_B.detach().abs()}
+
+    def _begin_collect(self, envstep: int) -> dict[str, Any]:
+        eps = self._cfg.other.eps
+        return {"eps": epsilon_at(envstep, eps.start, eps.end, eps.decay, eps.type)}
+
+    @torch.inference_mode()
+    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Tensor]:
+        logit_NA = self._run(self._model, obs)["logit"]
+        return {"logit": logit_NA, "action": epsilon_greedy(logit_NA, eps)}
+
+    @torch.inference_mode()
+    def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
+        logit_NA = self._run(self._model, obs)["logit"]
+        return {"logit": logit_NA, "action": epsilon_greedy(logit_NA, self._cfg.eval.eps, generator=self._eval_random)}

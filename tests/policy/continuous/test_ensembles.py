@@ -1,0 +1,82 @@
+"""The losses of REDQ and TQC, against loops over samples, critics and quantiles."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+
+from tests.policy.continuous.helpers import make_batch, make_qac, with_noise
+
+
+def outputs(policy: Any, batch: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+    """Return what the target critics say of s' and a', what the critics say of s and a, log pi(a' | s'), and alpha."""
+    logit = policy.model.actor(batch["next_obs"])
+    normal = torch.distributions.Normal(logit["mu"], logit["sigma"])
+    raw = logit["mu"] + logit["sigma"] * batch["noise"]["next"]
+    action = raw.tanh()
+    logp = (normal.log_prob(raw) - (1 - action.square()).log()).sum(-1)
+    target = policy._target_critic(batch["next_obs"], action)
+    return target, policy.model.critic(batch["obs"], batch["action"]), logp, policy._alpha().item()
+
+
+def discounted(batch: dict[str, Any], b: int, value: Any) -> Any:
+    return batch["reward"][b] + (0 if batch["done"][b] else batch["value_gamma"][b] * value)
+
+
+@pytest.mark.parametrize("min_num", [1, 2, 4])
+def test_a_target_of_redq_is_the_smallest_of_the_critics_that_were_drawn(min_num: int) -> None:
+    torch.manual_seed(0)
+    policy = make_qac("redq", "model.ensemble_num=4", f"learn.min_num={min_num}")
+    batch = with_noise(policy, make_batch(8))
+    target, q, logp, alpha = outputs(policy, batch)
+    drawn = batch["noise"]["critics"].tolist()
+    assert len(set(drawn)) == min_num
+    expected = 0.0
+    for b in range(8):
+        y = discounted(batch, b, min(target[c, b] for c in drawn) - alpha * logp[b])
+        expected += sum((y - q[c, b]) ** 2 for c in range(4)).item() / 8
+    assert policy._critic_loss(batch)[0].item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_redq_draws_other_critics_in_each_update_the_same_ones_after_a_resume_and_acts_by_their_mean() -> None:
+    policy, other = (make_qac("redq", "model.ensemble_num=6", "learn.actor_update_freq=3") for _ in range(2))
+    drawn, actors = [], []
+    for _ in range(7):
+        drawn.append(with_noise(policy, make_batch(8))["noise"]["critics"].tolist())
+        actors.append(policy.model.actor.head.mlp[0].weight.clone())
+        policy.learn(make_batch(8))
+    assert len({tuple(sorted(critics)) for critics in drawn}) > 2
+    moved = [not torch.equal(*pair) for pair in itertools.pairwise(actors)]
+    assert moved == [False, False, True, False, False, True]
+    other.load_state_dict(policy.state_dict())
+    pair = [with_noise(one, make_batch(8))["noise"]["critics"].tolist() for one in (policy, other)]
+    assert pair[0] == pair[1]
+    q = policy.model.critic(torch.zeros(5, 3), torch.zeros(5, 2))
+    assert q.shape == (6, 5)
+
+
+@pytest.mark.parametrize("dropped", [0, 2, 4])
+def test_a_target_of_tqc_has_the_smallest_quantiles_of_all_critics(dropped: int) -> None:
+    torch.manual_seed(0)
+    sizes = ("model.ensemble_num=3", "model.num_quantiles=5", f"learn.top_quantiles_to_drop_per_net={dropped}")
+    policy = make_qac("tqc", *sizes)
+    batch = with_noise(policy, make_batch(8)) | {"weight": torch.linspace(0.5, 2.0, 8)}
+    target, theta, logp, alpha = outputs(policy, batch)
+    assert target.shape == theta.shape == (3, 8, 5)
+    expected = 0.0
+    for b in range(8):
+        kept = sorted(target[:, b].flatten().tolist())[: 3 * (5 - dropped)]
+        y = [discounted(batch, b, z - alpha * logp[b]).item() for z in kept]
+        for c in range(3):
+            for k in range(5):
+                for y_j in y:
+                    u = y_j - theta[c, b, k].item()
+                    huber = u * u / 2 if abs(u) <= 1 else abs(u) - 0.5
+                    rho = abs((k + 0.5) / 5 - (u < 0)) * huber
+                    expected += batch["weight"][b].item() * rho / (5 * len(y)) / 8
+    assert policy._critic_loss(batch)[0].item() == pytest.approx(expected, rel=1e-4)
+    q = policy._run(policy.model.critic, batch["obs"], action=batch["action"]).mean((0, 2))
+    torch.testing.assert_close(policy._critic_loss(batch)[1]["q_value"], q.detach())
