@@ -297,10 +297,11 @@ def serial_pipeline_rpc(
     setup = prepare_run(input_cfg, seed, env_setting, overrides=overrides, limits=limits, **names)
     _check_schedules(setup.cfg.policy)
     refuse_normalization(setup.cfg, "serial_pipeline_rpc", "no process sees the observations of all observers")
-    with alone():
-        if get_rank() == AGENT:
+    rank = get_rank()
+    with alone():  # from here on every rank counts as rank 0 of one process
+        if rank == AGENT:
             return _lead(setup, callbacks)
-        _observe(setup, get_rank())
+        _observe(setup, rank)
         return None
 
 
