@@ -27,14 +27,14 @@ NAMES = {
     "ding_lite.model": """
         ACER ActorCritic BC BDQ C51DQN ContinuousBC ContinuousQAC ConvEncoder DQN DRQN DiscreteBC DiscreteHead
         DiscreteQAC DistributionHead DuelingHead FCEncoder FQF FractionHead HybridQAC IMPALAConvEncoder IQN MLP
-        NoisyLinear PDQN PG QAC QACDIST QRDQN QVAC QuantileHead RainbowDQN RecurrentCore SQN VAC ValueNetwork
-        create_encoder
+        NoisyLinear PDQN PG QAC QACDIST QACEnsemble QACQuantile QRDQN QVAC QuantileHead RainbowDQN RecurrentCore SQN VAC
+        ValueNetwork create_encoder
     """,
     "ding_lite.policy": """
         A2CPolicy ACERPolicy BCPolicy BDQPolicy C51Policy CQLPolicy D4PGPolicy DDPGPolicy DQNPolicy DiscreteCQLPolicy
         DiscreteSACPolicy FQFPolicy IMPALAPolicy IQLPolicy IQNPolicy MDQNPolicy PADDPGPolicy PDQNPolicy PGPolicy
-        PPOOffPolicy PPOPolicy Policy QRDQNPolicy R2D2Policy RainbowDQNPolicy SACPolicy SQLPolicy SQNPolicy TD3BCPolicy
-        TD3Policy
+        PPOOffPolicy PPOPolicy PQNPolicy Policy QRDQNPolicy R2D2Policy REDQPolicy RainbowDQNPolicy SACPolicy SQLPolicy
+        SQNPolicy TD3BCPolicy TD3Policy TQCPolicy
     """,
     "ding_lite.reward_model": "RewardModel next_obs",
     "ding_lite.rl_utils": """

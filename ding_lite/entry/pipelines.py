@@ -34,7 +34,7 @@ PIPELINES = {
     ),
     "serial_pipeline_offline": Pipeline("serial_entry_offline", "offline", "from a data set, without playing"),
     "serial_pipeline_bc": Pipeline("serial_entry_offline", "bc", "from a data set, without playing"),
-    "serial_pipeline_rpc": Pipeline("rpc.serial_entry_rpc", "rpc", "on-policy, from what observers play"),
+    "serial_pipeline_rpc": Pipeline("serial_entry_rpc", "rpc", "on-policy, from what observers play"),
 }
 MODES = {pipeline.mode: name for name, pipeline in PIPELINES.items()} | {"serial_offline": "serial_pipeline_offline"}
 

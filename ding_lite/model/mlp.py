@@ -75,16 +75,16 @@ class MLP(nn.ModuleList):
     ) -> None:
         super().__init__([linear(*pair) for pair in itertools.pairwise(sizes)])
         self._activation = find_activation(activation)
-        self._output = output
-        for index in range(len(sizes) - 1 - output):
+        self._output, self._num_hidden = output, len(sizes) - 1 - output
+        for index in range(self._num_hidden):
             self[index] = with_norm(self[index], sizes[index + 1], norm_type)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `[..., sizes[-1]]` for features `[..., sizes[0]]`."""
-        hidden = list(self)
-        last = hidden.pop() if self._output else None
-        for layer in hidden:
-            x = self._activation(layer(x))
+        layers = list(self)
+        last = layers.pop() if self._output else None
+        for index, layer in enumerate(layers):
+            x = self._activation(layer(x)) if index < self._num_hidden else layer(x)
         if last is None:
             return x
         if torch.is_autocast_enabled(x.device.type):

@@ -102,7 +102,7 @@ def test_every_model_normalises_its_encoders_and_heads(name: str) -> None:
     torch.manual_seed(0)
     model = build(name, obs_shape=5, encoder_hidden_size_list=[6, 4], norm_type="LN", activation="tanh")
     mlps = [module for module in model.modules() if isinstance(module, MLP)]
-    layers: list[Any] = [layer for mlp in mlps for layer in list(mlp)[: len(mlp) - mlp._output]]
+    layers: list[Any] = [layer for mlp in mlps for layer in list(mlp)[: mlp._num_hidden]]
     assert len(layers) > 2  # those of an encoder, and of a head
     assert all(isinstance(layer[-1], nn.LayerNorm) for layer in layers)
     assert sum(isinstance(module, nn.LayerNorm) for module in model.modules()) - 2 * (name == "drqn") == len(layers)

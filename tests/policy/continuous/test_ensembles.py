@@ -41,7 +41,7 @@ def test_a_target_of_redq_is_the_smallest_of_the_critics_that_were_drawn(min_num
     assert policy._critic_loss(batch)[0].item() == pytest.approx(expected, rel=1e-4)
 
 
-def test_redq_draws_other_critics_in_each_update_the_same_ones_after_a_resume_and_acts_by_their_mean() -> None:
+def test_redq_draws_critics_for_each_update_and_a_resumed_run_draws_the_same() -> None:
     policy, other = (make_qac("redq", "model.ensemble_num=6", "learn.actor_update_freq=3") for _ in range(2))
     drawn, actors = [], []
     for _ in range(7):
