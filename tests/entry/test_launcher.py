@@ -275,6 +275,7 @@ RANK = """
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, on_signal)
+    time.sleep(0.5)  # a forked rank is faster than its launcher, which has to know it before it gets a signal
     say(f"rank {rank} attempt {attempt}")
     open(f"{rank}.{attempt}", "w").close()
     while not all(os.path.exists(f"{rank}.{attempt}") for rank in range(2)):
