@@ -110,6 +110,16 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
         "learn.learning_rate": 3e-4,
         "eval.evaluator.eval_freq": 400,
     },
+    "pqn": {
+        "model.encoder_hidden_size_list": [120, 84],
+        "model.head_layer_num": 0,
+        "model.dueling": False,
+        "learn.learning_rate": 1e-3,
+        "collect.q_lambda": 0.95,
+        "other.eps.type": "linear",
+        "other.eps.decay": 20_000,
+        "eval.evaluator.eval_freq": 160,
+    },
     "pg": {"collect.n_episode": 16, "eval.evaluator.eval_freq": 200},
 }
 DISCRETE_ONLY = ("pg", "impala")  # did not learn continuous actions of Pendulum-v1 with any values that were tried

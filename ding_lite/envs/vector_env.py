@@ -155,7 +155,7 @@ def create_vector_env(
     limits: list[int] = []  # of training episodes, if environments have different ones
     if not training:
         cfg_env = EasyDict({**cfg_env, "dynamic_seed": True})
-    elif (limit := cfg_env.collector_max_episode_steps) is not None:
+    elif (limit := cfg_env.collector_max_episode_steps) not in (None, []):
         limits = limit if isinstance(limit, list) else []
         limit = (0 if 0 in limits else max(limits)) if limits else limit
         cfg_env = EasyDict({**cfg_env, "max_episode_steps": limit})
