@@ -387,7 +387,7 @@ main_config = {pprint.pformat(main, width=120, sort_dicts=False)}
 create_config = {pprint.pformat(create, width=120, sort_dicts=False)}
 limits = {limits}
 pipeline = {pipeline!r}
-import_dirs = {_import_dirs(cfg)}  # where the modules of import_names are
+import_dirs = {_import_dirs(cfg)}  # folders of the modules in import_names
 sys.path += [folder for folder in import_dirs if folder not in sys.path]
 
 if __name__ == "__main__":

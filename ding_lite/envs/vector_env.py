@@ -152,13 +152,11 @@ def create_vector_env(
     Raises:
         ConfigError: see `check_env`.
     """
-    limits: list[int] = []  # of training episodes, if environments have different ones
+    limits = _training_limits(cfg_env) if training else []
     if not training:
         cfg_env = EasyDict({**cfg_env, "dynamic_seed": True})
-    elif (limit := cfg_env.collector_max_episode_steps) not in (None, []):
-        limits = limit if isinstance(limit, list) else []
-        limit = (0 if 0 in limits else max(limits)) if limits else limit
-        cfg_env = EasyDict({**cfg_env, "max_episode_steps": limit})
+    elif limits:
+        cfg_env = EasyDict({**cfg_env, "max_episode_steps": 0 if 0 in limits else max(limits)})
     builder, manager = find_builder(cfg_env, builders), cfg_env.manager
     builds = [partial(build_single, one, cfg_env, n) for n, one in enumerate(builders or [builder] * num_envs)]
     if len(builds) != num_envs:
@@ -178,7 +176,7 @@ def create_vector_env(
     if cfg_env.max_episode_steps is not None:
         env.metadata = {**env.metadata, "max_episode_steps": cfg_env.max_episode_steps}
     restarts = counts_episodes or isinstance(env, EnvPoolEngine)
-    if limits and not restarts:
+    if len(limits) > 1 and not restarts:
         raise ConfigError(
             f"env.collector_max_episode_steps={limits}: {type(env).__name__} cannot restart some of its environments. "
             "Give one number, or set env_manager.type to 'base' or 'subprocess'."
@@ -193,8 +191,14 @@ def create_vector_env(
         episodic_life=training and cfg_env.episodic_life,
         episodic_reward=training and cfg_env.episodic_reward,
         act_scale=cfg_env.act_scale,
-        limits=limits,
+        limits=limits if len(limits) > 1 else (),
         name=cfg_env.env_id or cfg_env.type,
     )
     monitor.action_space.seed(derive_seeds(seed, "action", n=1)[0])
     return RestorableVectorEnv(monitor, seed, counts_episodes) if training else monitor
+
+
+def _training_limits(cfg_env: EasyDict) -> list[int]:
+    """Return the limits of training episodes, one for all environments or a list; empty: those of evaluations apply."""
+    limit = cfg_env.collector_max_episode_steps
+    return limit if isinstance(limit, list) else [] if limit is None else [limit]

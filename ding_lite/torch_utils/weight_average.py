@@ -41,10 +41,10 @@ class WeightAverage:
             self._exchange()
 
     def _exchange(self) -> None:
+        newest = {name: tensor.clone() for name, tensor in self._newest.items()}  # first: a weight may have two names
         for name, tensor in self._newest.items():
-            average = self._average[name].clone()
-            self._average[name].copy_(tensor)
-            tensor.copy_(average)
+            tensor.copy_(self._average[name])
+        self._average = newest
 
     def state_dict(self) -> dict[str, Any]:
         """Return the average: the network's state, with averaged weights."""

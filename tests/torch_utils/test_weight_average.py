@@ -23,14 +23,14 @@ CONFIG = "dizoo/classic_control/cartpole/config/cartpole_dqn_config.py"
 
 
 def test_the_average_is_the_sum_of_all_weights_with_shares_that_decay() -> None:
-    layer = nn.Linear(3, 2).double()
-    network = nn.Sequential(layer, nn.BatchNorm1d(2).double())
+    layer, norm = nn.Linear(3, 2).double(), nn.BatchNorm1d(2).double()
+    network = nn.ModuleDict({"0": layer, "1": norm, "same": layer})  # some weights have two names
     average, share = WeightAverage(network, 0.3), 0.3
     weights = [layer.weight.detach().clone()]
     for _ in range(6):
         with torch.no_grad():
             layer.weight += torch.randn(2, 3, dtype=torch.float64)
-        network(torch.randn(5, 3, dtype=torch.float64))
+        norm(layer(torch.randn(5, 3, dtype=torch.float64)))
         weights.append(layer.weight.detach().clone())
         average.update()
     shares = [0.7**6, *(share * 0.7 ** (6 - t) for t in range(1, 7))]

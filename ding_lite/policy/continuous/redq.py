@@ -60,7 +60,7 @@ class REDQPolicy(SACPolicy):
         return "qac_ensemble", ["ding_lite.model"]
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        steps = self._optimizers["critic"].steps  # the same on all ranks and in a resumed run, and so is M
+        steps = self._optimizers["critic"].steps  # equal on all ranks and after a resume, so all draw the same M
         generator = torch.Generator().manual_seed(steps)
         drawn_M = torch.randperm(self._cfg.model.ensemble_num, generator=generator)[: self._cfg.learn.min_num]
         return super()._draw_noise(batch) | {"critics": drawn_M.to(self._device)}
