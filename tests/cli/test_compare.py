@@ -51,10 +51,3 @@ def test_mistakes_are_one_line(words: str, message: str) -> None:
     with pytest.raises(UserError) as error:
         call("compare", *words.split())
     assert str(error.value).startswith(message)
-
-
-def test_mixed_groups_are_pointed_out(capsys: pytest.CaptureFixture[str]) -> None:
-    call("compare", ".", "--by", "algorithm", "--average", "iqm")
-    said = capsys.readouterr()
-    assert said.err == "note: The runs of 'dqn' differ in more than the seed: policy.nstep.\n"
-    assert "interquartile means" in said.out

@@ -48,10 +48,3 @@ def test_mistakes_are_one_line(tmp_path: Path, words: str, message: str) -> None
         call("plot", *words.split())
     assert str(error.value).startswith(message)
     assert "\n" not in str(error.value)
-
-
-def test_a_damaged_metrics_file_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
-    path = write_run(tmp_path / "run") / "metrics.jsonl"
-    path.write_text("{\n" + path.read_text())
-    with pytest.raises(UserError, match=r"metrics.jsonl', line 1: .* Delete the line, or leave this run out\."):
-        call("plot", "run")

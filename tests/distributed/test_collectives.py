@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 import torch
@@ -31,15 +31,11 @@ from ding_lite.utils.ranks.machine_group import machine_group
 from ding_lite.utils.ranks.ranks import get_local_rank, get_local_world_size, get_rank, get_world_size, to_ddp_config
 from ding_lite.utils.registry import ConfigError
 from tests.distributed.launcher import (
-    PATIENCE,
-    finish,
     free_port,
     launch,
     run_forked,
     run_ranks,
     say,
-    start,
-    start_forked,
 )
 
 ME = ["-m", "tests.distributed.test_collectives"]
@@ -88,21 +84,6 @@ def check_average_is_the_mean_of_all_ranks() -> None:
             flat.average_grad()
         for mine, first, second in zip(network.parameters(), *(other.parameters() for other in single), strict=True):
             torch.testing.assert_close(mine.grad, (first.grad + second.grad) / 2, rtol=1e-5, atol=1e-8)
-
-
-def check_two_halves_of_a_batch_take_the_step_of_the_whole() -> None:
-    images = torch.rand(8, 4, 8, 8, generator=torch.Generator().manual_seed(7))
-    whole, network = make_network(), make_network()
-    flat = FlatParameters(network)
-    for module, batch, average in ((whole, images, None), (network, images[get_rank() :: 2], flat.average_grad)):
-        parameters = list(module.parameters()) if average is None else [flat.parameter]
-        optimizer = torch.optim.SGD(parameters, lr=0.5)
-        module(batch).square().mean().backward()
-        if average:
-            average()
-        optimizer.step()
-    for mine, other in zip(network.parameters(), whole.parameters(), strict=True):
-        torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-6)
 
 
 def check_every_way_of_averaging_gives_the_same_bits() -> None:
@@ -271,14 +252,14 @@ def rank_checks(folder: str) -> None:
     Path(folder, f"rank{rank}.json").write_text(json.dumps(failures))
 
 
-def rank_crash(error: str) -> None:
+def rank_crash() -> None:
     """Rank 1 fails with a collective of its own pending, which makes leaving the group wait; rank 0 waits for it."""
     with DDPContext():
         dist.all_reduce(torch.ones(1))
         if get_rank() == 1:
             pending = [dist.all_reduce(torch.ones(1 << 20), async_op=True) for _ in range(4)]
             say(f"failing with {len(pending)} pending at {time.time()}")
-            raise {"ConfigError": ConfigError, "RuntimeError": RuntimeError}[error]("boom")
+            raise ConfigError("boom")
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as one that guards its interruption would
         time.sleep(2)
         for _ in range(5):
@@ -299,12 +280,6 @@ def rank_late(seconds: str) -> None:
         if get_rank() == 1:
             time.sleep(float(seconds))
         allreduce_data(1)
-
-
-def rank_hang(folder: str) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    Path(folder, os.environ["RANK"]).write_text(str(os.getpid()))
-    time.sleep(600)
 
 
 # Tests.
@@ -335,21 +310,11 @@ def test_the_group_is_left_at_the_end(failures: list[dict[str, str]]) -> None:
     assert [failure["left"] for failure in failures] == ["[]", "[]"]
 
 
-@pytest.mark.parametrize("launcher", ["run", pytest.param("launch", marks=pytest.mark.slow)])
-def test_an_exception_on_one_rank_ends_the_job_within_seconds(launcher: Literal["run", "launch"]) -> None:
-    done = launch([*ME, "crash", "RuntimeError"], launcher=launcher, timeout=50)
-    ended = time.time()
-    assert done.returncode != 0
-    assert ended - float(done.stdout.split()[-1]) < 15
-    lines = [line for line in done.stderr.splitlines() if line.startswith("[rank 1]")]
-    assert lines[0] == "[rank 1] Traceback (most recent call last):"
-    assert lines[-1] == "[rank 1] RuntimeError: boom"
-
-
 def test_a_config_error_on_a_rank_is_one_line() -> None:
-    done = launch([*ME, "crash", "ConfigError"], timeout=50)
+    done = launch([*ME, "crash"], timeout=50)
     assert [line for line in done.stderr.splitlines() if line.startswith("[rank 1]")] == ["[rank 1] boom"]
     assert "exitcode: 2" in done.stderr
+    assert time.time() - float(done.stdout.split()[-1]) < 15
 
 
 def test_an_exception_leaves_no_group_behind() -> None:
@@ -397,48 +362,6 @@ def test_ranks_that_never_come_are_one_clear_line(rank: int) -> None:
     assert done.returncode == 1
     assert time.time() - began < 25
     assert last_line(done).startswith(f"[rank {rank}] the 2 ranks did not meet at 127.0.0.1:{port} within 2 s.")
-
-
-def test_two_ranks_started_by_hand_meet() -> None:
-    port = free_port()
-    processes = [start_forked([*ME, "late", "0"], by_hand(rank, port)) for rank in range(2)]
-    assert [finish(process, 40).returncode for process in processes] == [0, 0]
-
-
-def test_slurm_variables_alone_make_a_group(tmp_path: Path) -> None:
-    slurm = {"SLURM_STEP_ID": "0", "SLURM_NTASKS": "2", "SLURM_JOB_NODELIST": "localhost", "SLURM_TASKS_PER_NODE": "2"}
-    processes = [
-        start_forked(
-            [*ME, "late", "0"],
-            {**slurm, "SLURM_PROCID": rank, "SLURM_LOCALID": rank, "MASTER_PORT": port, "DING_LITE_TIMEOUT": "20"},
-        )
-        for port in [str(free_port())]
-        for rank in ("0", "1")
-    ]
-    assert [finish(process, 40).returncode for process in processes] == [0, 0]
-
-
-def test_a_time_out_of_the_launcher_leaves_no_process(tmp_path: Path) -> None:
-    options = ["--nproc_per_node=2", "--master_addr=127.0.0.1", f"--master_port={free_port()}"]
-    process = start([sys.executable, "-m", "torch.distributed.run", *options, *ME, "hang", str(tmp_path)])
-    end = time.time() + 60 * PATIENCE
-    while len(ids := [int(text) for file in tmp_path.iterdir() if (text := file.read_text())]) < 2:
-        assert time.time() < end
-        time.sleep(0.05)
-    with pytest.raises(subprocess.TimeoutExpired):
-        finish(process, timeout=0.1)
-    for pid in ids:
-        deadline = time.time() + 5
-        while is_running(pid) and time.time() < deadline:
-            time.sleep(0.05)
-        assert not is_running(pid)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def main(argv: list[str]) -> Any:

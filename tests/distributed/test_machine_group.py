@@ -112,7 +112,6 @@ def run_machines(folder: str) -> None:
 
 EXTRA: dict[str, tuple[Callable[[], Any], str]] = {
     "a sum": (lambda: allreduce_data(0.5), "'sum' of length 1"),
-    "a longer sum": (lambda: allreduce_data(torch.ones(3)), "'sum' of length 3"),
     "another source": (lambda: broadcast_object_list([1], src=1), "'exchange of objects' of length 2"),
     "a barrier": (lambda: machine_group().barrier(), "'barrier' of length 0"),
 }
@@ -185,7 +184,7 @@ def run_rank(folder: str, barriers: str, sums: str) -> None:
     Path(folder, f"rank{rank}.json").write_text(json.dumps(found))
 
 
-@pytest.fixture(scope="module", params=[2, 3])
+@pytest.fixture(scope="module", params=[3, pytest.param(2, marks=pytest.mark.slow)])
 def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """Return what each rank found, with more ranks than cores, and while another process takes a core."""
     folder = tmp_path_factory.mktemp("ranks")

@@ -196,12 +196,6 @@ def test_metrics_are_global_and_written_once(folder: Path) -> None:
     assert all(record["envstep"] % 16 == 0 for record in records)
 
 
-def test_other_ways_to_average_and_sample_keep_the_ranks_equal(tmp_path: Path) -> None:
-    first, second = train(tmp_path, "policy.bp_update_sync=False", "policy.priority=True", steps=240)
-    assert first["online"] == second["online"]
-    assert first["experience"] != second["experience"]
-
-
 def test_a_run_is_resumed_on_two_ranks_and_can_be_repeated(folder: Path, tmp_path: Path) -> None:
     path = results_of(folder) / "ckpt" / "ckpt_last.pth.tar"
     resume = ["policy.learn.resume_training=True", f"policy.learn.learner.hook.load_ckpt_before_run={path}"]

@@ -197,18 +197,6 @@ def test_readme_shows_what_a_misspelt_key_says(tmp_path: Path) -> None:
     assert result.stderr.strip() in page
 
 
-def test_code_lines_leave_out_blanks_comments_and_docstrings() -> None:
-    source = '"""Doc\nstring."""\n\nx = """a\nb"""  # no docstring\n# comment\ndef f():\n    """Doc."""\n    return 1\n'
-    assert load("reading_cost").code_lines(source) == {4, 5, 7, 9}
-
-
-def test_functions_are_found_by_their_first_line_decorators_included() -> None:
-    source = "@a\n@b\ndef f():\n    return 1\n\n\ndef g():\n    return 2\n"
-    reading_cost = load("reading_cost")
-    assert reading_cost.function_lines(source, {1}) == {1, 2, 3, 4}
-    assert reading_cost.function_lines(source, {7}) == {7, 8}
-
-
 def test_a_turn_counts_whole_statements_without_those_inside() -> None:
     source = "def f(\n    a,\n):\n    b = [\n        a,\n    ]\n    if b:\n        return 1\n    return 2\n"
     statement_lines = load("reading_cost").statement_lines

@@ -1,12 +1,16 @@
-"""Every test here starts in an empty directory of its own, on one thread."""
+"""Every test here starts in an empty directory of its own, on one thread. `run_directory` is that of a short run."""
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+
+from tests.entry.helpers import run
 
 
 @pytest.fixture(autouse=True)
@@ -20,4 +24,21 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))  # commands add the current directory
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "path", list(sys.path))
+        run()
+    return folder / "run"
+
+
+@pytest.fixture
+def run_directory(trained: Path, empty_directory: Path) -> Path:
+    shutil.copytree(trained, empty_directory / "run")
+    return Path("run")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from ding_lite.utils import CheckpointError, ConfigError
 from ding_lite.utils.registry import ENV_REGISTRY, POLICY_REGISTRY
 from ding_lite.utils.tree import tree_leaves, tree_map
 from tests.distributed import parity
-from tests.entry.helpers import run
 
 POLICIES: list[tuple[str, Any]] = sorted(POLICY_REGISTRY.items())
 CASES = [
@@ -85,13 +83,7 @@ def test_every_policy_acts_alone_and_in_batches_as_its_eval_mode(name: str, kind
 # Loading.
 
 
-@pytest.fixture
-def trained(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    run()
-
-
-@pytest.mark.usefixtures("trained")
+@pytest.mark.usefixtures("run_directory")
 def test_a_run_is_loaded_without_its_config_and_plays_as_it_is_evaluated(capsys: pytest.CaptureFixture[str]) -> None:
     agent = ding_lite.load("run")
     capsys.readouterr()
@@ -113,7 +105,7 @@ def test_a_run_is_loaded_without_its_config_and_plays_as_it_is_evaluated(capsys:
             agent.evaluate(episodes, seed)  # type: ignore[arg-type]
 
 
-@pytest.mark.usefixtures("trained")
+@pytest.mark.usefixtures("run_directory")
 def test_loading_and_evaluating_leave_random_numbers_and_threads_alone() -> None:
     before = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()  # type: ignore[index]
     ding_lite.load("run").evaluate(2)
@@ -123,7 +115,7 @@ def test_loading_and_evaluating_leave_random_numbers_and_threads_alone() -> None
     assert sorted(os.listdir()) == ["run"]
 
 
-@pytest.mark.usefixtures("trained")
+@pytest.mark.usefixtures("run_directory")
 def test_what_cannot_be_loaded_is_named() -> None:
     Path("apart").mkdir()
     Path("apart/one.pth.tar").write_bytes(Path("run/ckpt/ckpt_best.pth.tar").read_bytes())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,13 @@ from ding_lite.entry.demo_data import _to_columns
 from ding_lite.entry.setup import prepare_run
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.model import VAC
-from ding_lite.policy import DQNPolicy, PPOPolicy
+from ding_lite.policy import PPOPolicy
 from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint
 from ding_lite.utils.tree import tree_leaves, tree_map
 from ding_lite.worker import DatasetError, read_dataset
 from dizoo.classic_control.cartpole.config import cartpole_ppo_config
 from dizoo.classic_control.pendulum.config.pendulum_ppo_config import create_config, main_config
-from tests.entry.helpers import pair, run
+from tests.entry.helpers import pair
 from tests.survival.common import differences
 
 h5py = pytest.importorskip("h5py")
@@ -32,20 +31,16 @@ BEST = "run/ckpt/ckpt_best.pth.tar"
 SHORT = ["exp_name=run", "env.max_episode_steps=15"]
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[DQNPolicy, Path]:
-    """Train for a second; return the policy as it was at its best, and its experiment."""
-    folder = tmp_path_factory.mktemp("trained")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        policy: Any = run()
-        policy.model.load_state_dict(load_checkpoint(BEST)["policy"]["model"])
-    return policy, folder / "run"
-
-
 @pytest.fixture(autouse=True)
-def experiment(trained: tuple[DQNPolicy, Path], empty_directory: Path) -> None:
-    (empty_directory / "run").symlink_to(trained[1])
+def experiment(trained: Path, empty_directory: Path) -> None:
+    (empty_directory / "run").symlink_to(trained)
+
+
+def best_policy() -> Any:
+    """Return the policy of the experiment as it was at its best."""
+    policy = prepare_run(pair(), overrides=SHORT).create_policy()
+    policy.model.load_state_dict(load_checkpoint(BEST)["policy"]["model"])
+    return policy
 
 
 def record(path: str = "demo.hdf5", count: int = 100, seed: int = 0, **options: Any) -> dict[str, Any]:
@@ -71,14 +66,14 @@ def check_against_cartpole(data: dict[str, np.ndarray]) -> None:
         assert (done, reward) == (terminated, true_reward)
 
 
-def test_every_row_is_a_true_step_chosen_as_in_evaluation(trained: Any) -> None:
+def test_every_row_is_a_true_step_chosen_as_in_evaluation() -> None:
     torch.set_num_threads(2)
     figures = record()
     assert torch.get_num_threads() == 2  # the small network had one
     data = read("demo.hdf5")
     assert len(data["obs"]) == 100
     check_against_cartpole(data)
-    assert np.array_equal(data["action"], trained[0].act(data["obs"], explore=False)["action"])
+    assert np.array_equal(data["action"], best_policy().act(data["obs"], explore=False)["action"])
     goes_on = ~data["traj_flag"][:-1]
     assert np.array_equal(data["next_obs"][:-1][goes_on], data["obs"][1:][goes_on])
     truncated = data["traj_flag"] & ~data["done"]
@@ -127,26 +122,14 @@ def test_seed_and_exploration() -> None:
     assert not np.array_equal(a["action"], d["action"])
 
 
-@pytest.mark.parametrize("path", ["demo.npz", "demo"])
-def test_other_layouts_read_the_same(path: str) -> None:
-    record(path)
-    record("demo.hdf5")
-    datasets = [read_dataset(name, nstep=3) for name in (path, "demo.hdf5")]
-    one, other = (dataset.__getitems__(range(100)) for dataset in datasets)
-    assert one.keys() == other.keys() == {"obs", "action", "reward", "next_obs", "done", "value_gamma"}
-    assert all(torch.equal(one[key], other[key]) for key in one)
-    about = np.load(path)["attributes"].item() if path == "demo.npz" else Path(path, "attributes.json").read_text()
-    assert json.loads(about)["policy"] == "dqn"
-
-
-def test_the_policy_may_be_given_in_several_ways(trained: Any) -> None:
+def test_the_policy_may_be_given_in_several_ways() -> None:
     state = load_checkpoint(BEST)
     ways: list[dict[str, Any]] = [
         {"state_dict_path": BEST},
         {"state_dict": state},
         {"state_dict": state["policy"]},
         {"state_dict": state["policy"]["model"]},
-        {"model": trained[0].model},
+        {"model": best_policy().model},
     ]
     actions = []
     for number, way in enumerate(ways):
@@ -218,14 +201,6 @@ def test_of_whole_episodes_only_those_that_count_are_recorded() -> None:
     assert every["traj_flag"].tolist() == [False, True, False, True, False, False, True, True]
     assert _to_columns(block, 3)["traj_flag"].tolist() == [False, True, True]
     assert block["obs"].tolist() == number_TN.tolist()
-
-
-def test_explored_actions_are_recorded_as_the_environment_takes_them() -> None:
-    config, model = (copy.deepcopy(main_config), copy.deepcopy(create_config)), VAC(3, 1, "continuous")
-    collect_demo_data(config, 0, 200, "demo.npz", model=model, explore=True)
-    action = np.load("demo.npz")["action"]
-    assert abs(action).max() == 2.0
-    assert 0.02 < (abs(action) == 2.0).mean() < 0.6  # an untrained normal goes beyond in some steps
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:minari")

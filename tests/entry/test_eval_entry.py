@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,16 +11,13 @@ import torch
 
 from ding_lite.cli.main import main
 from ding_lite.entry import evaluate_checkpoint
-from ding_lite.utils import CheckpointError, ConfigError, save_checkpoint
-from tests.entry.helpers import pair, run
+from ding_lite.utils import save_checkpoint
+from tests.entry.helpers import pair
 
 CKPT = "run/ckpt/ckpt_last.pth.tar"
 
 
-@pytest.fixture(autouse=True)
-def trained(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    run()
+pytestmark = pytest.mark.usefixtures("run_directory")
 
 
 def test_a_checkpoint_is_judged_with_its_own_config(capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,17 +52,6 @@ def test_it_uses_the_checkpoints_parameters() -> None:
     assert first != other
 
 
-@pytest.mark.parametrize("n_episode", [7, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 24))])
-def test_any_number_of_episodes_can_be_asked_for(n_episode: int) -> None:
-    assert len(evaluate_checkpoint(pair(), CKPT, n_episode=n_episode)["returns"]) == n_episode
-
-
-def test_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["-m", "eval", "--ckpt", CKPT, "--episodes", "3", "-s", "1", "env.max_episode_steps=5"])
-    assert "return 5.00 +- 0.00" in capsys.readouterr().out
-    assert [path.name for path in Path().iterdir()] == ["run"]  # nothing is written
-
-
 def test_mistakes_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     save_checkpoint("foreign.pth.tar", {"policy": {"model": {}}})
     Path("corrupt.pth.tar").write_bytes(b"PK" + bytes(300))
@@ -83,10 +68,3 @@ def test_mistakes_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         assert end.value.code == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert message in line
-
-
-def test_errors_are_exceptions_for_those_who_call_it() -> None:
-    with pytest.raises(ConfigError):
-        evaluate_checkpoint("gone.py", CKPT)
-    with pytest.raises(CheckpointError):
-        evaluate_checkpoint(pair(), "gone.pth.tar")

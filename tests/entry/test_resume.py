@@ -57,6 +57,28 @@ PAUSE = 1.0  # seconds between a run's end and its resumption
 RATES = ("seconds", "time", "collect/env_step_per_second")  # what differs between two equal runs
 
 
+def schedule(key: str, start: float, end: float, over: int, by: str) -> str:
+    return f"policy.{key}={dict(type='linear', start=start, end=end, over=over, by=by)}"
+
+
+SCHEDULED = {
+    "dqn": [
+        schedule("learn.learning_rate", 1e-3, 1e-5, STEPS, "env_step"),
+        schedule("learn.weight_decay", 0.0, 0.1, 200, "iteration"),
+        "policy.learn.optimizer=rmsprop", schedule("learn.momentum", 0.9, 0.5, 200, "iteration"),
+        schedule("learn.target_theta", 0.5, 0.01, 200, "iteration"), "policy.learn.target_update_freq=None",
+        schedule("discount_factor", 0.9, 0.99, 300, "iteration"), schedule("eval.eps", 0.5, 0.0, 300, "iteration"),
+    ],
+    "ppo": [
+        schedule("learn.learning_rate", 1e-3, 1e-5, STEPS, "env_step"),
+        schedule("learn.clip_ratio", 0.3, 0.1, 8, "collect"),
+        schedule("learn.entropy_weight", 0.1, 0.0, 30, "iteration"), schedule("learn.kl_beta", 0.5, 0.0, 8, "collect"),
+        schedule("discount_factor", 0.9, 0.99, STEPS, "env_step"), "policy.learn.lr_scheduler=None",
+        "policy.learn.clip_scheduler=None", "policy.learn.optimizer=adamw", "policy.learn.betas=[0.5,0.9]",
+    ],
+}  # fmt: skip
+
+
 def train(kind: str, name: str, *overrides: str, steps: int = STEPS, **options: Any) -> None:
     module, pipeline = PAIRS[kind]
     save = f"policy.learn.learner.hook.save_ckpt_after_iter={SAVES[kind]}"
@@ -161,7 +183,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
     @functools.cache
     def train_once(kind: str) -> str:
         folder = str(tmp_path_factory.mktemp("whole") / "whole")
-        train(kind, folder, env_setting=interrupting(-1))
+        train(kind, folder, *SCHEDULED.get(kind, []), env_setting=interrupting(-1))
         return folder
 
     return train_once
@@ -177,16 +199,20 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
 def test_an_interrupted_run_goes_on_in_its_directory_as_if_nothing_had_been(
     kind: str, left: int, whole: Callable[[str], str]
 ) -> None:
+    words = SCHEDULED.get(kind, [])
     with pytest.raises(SystemExit) as end:
-        train(kind, "parts", env_setting=interrupting(left))
+        train(kind, "parts", *words, env_setting=interrupting(left))
     assert end.value.code == 128 + signal.SIGUSR1
     told = result(Path("parts"))
     assert (told["stop_reason"], told["signal"]) == ("interrupted", signal.SIGUSR1)
-    train(kind, "parts", "policy.learn.resume_training=True", env_setting=interrupting(-1))
+    train(kind, "parts", *words, "policy.learn.resume_training=True", env_setting=interrupting(-1))
     assert_same(last_state(whole(kind)), last_state("parts"))
     assert curves("parts") == curves(whole(kind))
     told = result(Path("parts"))
     assert (told["stop_reason"], told["signal"], told["envstep"]) == ("max_env_step", 0, STEPS)
+    rates = [line["train/learning_rate"] for line in curves("parts") if "train/learning_rate" in line]
+    assert sorted(rates, reverse=True) == rates
+    assert kind not in SCHEDULED or rates[0] > 5 * rates[-1] > 5e-5
 
 
 @pytest.mark.parametrize(
@@ -235,42 +261,6 @@ def test_seconds_go_on_where_the_checkpoint_left_off(tmp_path: Path) -> None:
     assert first[-1]["seconds"] < saved < seconds[len(first)] < result(tmp_path / "parts")["seconds"]
     before, after = first[-1], lines[len(first)]
     assert after["time"] - before["time"] - (after["seconds"] - before["seconds"]) > PAUSE / 2  # without the pause
-
-
-def schedule(key: str, start: float, end: float, over: int, by: str) -> str:
-    return f"policy.{key}={dict(type='linear', start=start, end=end, over=over, by=by)}"
-
-
-SCHEDULED = {
-    "dqn": [
-        schedule("learn.learning_rate", 1e-3, 1e-5, STEPS, "env_step"),
-        schedule("learn.weight_decay", 0.0, 0.1, 200, "iteration"),
-        "policy.learn.optimizer=rmsprop", schedule("learn.momentum", 0.9, 0.5, 200, "iteration"),
-        schedule("learn.target_theta", 0.5, 0.01, 200, "iteration"), "policy.learn.target_update_freq=None",
-        schedule("discount_factor", 0.9, 0.99, 300, "iteration"), schedule("eval.eps", 0.5, 0.0, 300, "iteration"),
-    ],
-    "ppo": [
-        schedule("learn.learning_rate", 1e-3, 1e-5, STEPS, "env_step"),
-        schedule("learn.clip_ratio", 0.3, 0.1, 8, "collect"),
-        schedule("learn.entropy_weight", 0.1, 0.0, 30, "iteration"), schedule("learn.kl_beta", 0.5, 0.0, 8, "collect"),
-        schedule("discount_factor", 0.9, 0.99, STEPS, "env_step"), "policy.learn.lr_scheduler=None",
-        "policy.learn.clip_scheduler=None", "policy.learn.optimizer=adamw", "policy.learn.betas=[0.5,0.9]",
-    ],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", ["dqn", slow("ppo")])
-def test_schedules_of_an_interrupted_run_go_on_as_if_nothing_had_been(kind: str) -> None:
-    train(kind, "whole", *SCHEDULED[kind], env_setting=interrupting(-1))
-    with pytest.raises(SystemExit):
-        train(kind, "parts", *SCHEDULED[kind], env_setting=interrupting(20))
-    train(kind, "parts", *SCHEDULED[kind], "policy.learn.resume_training=True", env_setting=interrupting(-1))
-    assert_same(last_state("whole"), last_state("parts"))
-    assert curves("parts") == curves("whole")
-    rates = [line["train/learning_rate"] for line in curves("whole") if "train/learning_rate" in line]
-    assert len(rates) > 3
-    assert sorted(rates, reverse=True) == rates
-    assert rates[0] > 5 * rates[-1] > 5e-5
 
 
 class Unrepeatable(gymnasium.Wrapper):
@@ -384,12 +374,3 @@ def test_a_restart_writes_the_config_that_a_killed_attempt_has_not_written(monke
     train("ppo", "run", steps=64)
     assert os.listdir() == ["run"]
     assert read_saved_run("run/total_config.py").limits["max_env_step"] == 64
-
-
-def test_the_newest_checkpoints_and_the_best_are_kept() -> None:
-    train("dqn", "run", "policy.learn.learner.hook.keep_ckpt=2", "policy.learn.learner.hook.save_ckpt_after_iter=20")
-    names = {path.name for path in Path("run", "ckpt").iterdir()}
-    kept = {name.split(".")[0] for name in names if name.startswith("iteration_")}
-    assert len(kept) == 2
-    assert {"ckpt_best.pth.tar", "ckpt_last.pth.tar"} < names
-    assert len(names) == len(kept) + 1 + 2, "only the newest has a replay buffer"

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ding_lite.entry.experiment import Experiment
 from ding_lite.entry.setup import policy_process, prepare_run
-from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint, random_state
+from ding_lite.utils import ConfigError, load_checkpoint
 from tests.distributed.launcher import run_forked, run_ranks
 from tests.entry.helpers import SHORT, STEPS, Interrupts, last_checkpoint, metrics, pair, result, run
 from tests.policy.helpers import parameter_hash
@@ -75,11 +75,6 @@ def test_the_log_says_what_runs_where(tmp_path: Path, capsys: pytest.CaptureFixt
         assert text.count("no GPU is available: training on the CPU") == 1
     shown = capsys.readouterr().err
     assert all(line.split(" ", 3)[-1] in shown for line in text.splitlines() if " INFO " in line)
-
-
-def test_the_same_seed_gives_the_same_run_and_another_one_does_not() -> None:
-    hashes = [parameter_hash(run(seed=seed).model) for seed in (3, 3, 4)]
-    assert hashes[0] == hashes[1] != hashes[2]
 
 
 @pytest.mark.parametrize("kind", ["priority", pytest.param("noisy", marks=pytest.mark.slow)])
@@ -210,10 +205,10 @@ def test_a_policy_whose_losses_need_what_it_predicted_plays_these_steps_itself(k
         assert not ring.columns["action"][:steps].any()
 
 
-def test_checkpoints_come_at_the_asked_frequency(tmp_path: Path) -> None:
-    run("policy.learn.learner.hook.save_ckpt_after_iter=60")
+def test_checkpoints_come_at_the_asked_frequency_and_the_newest_are_kept(tmp_path: Path) -> None:
+    run("policy.learn.learner.hook.save_ckpt_after_iter=60", "policy.learn.learner.hook.keep_ckpt=2")
     names = {file.name for file in (tmp_path / "run" / "ckpt").iterdir()}
-    saved = ("iteration_60", "iteration_120", "iteration_160")
+    saved = ("iteration_120", "iteration_160")  # not 60
     newest_part = "iteration_160.rank_0"  # it has the replay buffer
     assert names == {f"{name}.pth.tar" for name in ("ckpt_best", "ckpt_last", *saved, newest_part)}
 
@@ -298,30 +293,6 @@ def resume_from(folder: str) -> list[str]:
     return [item.format(folder) for item in RESUME]
 
 
-def test_resuming_restores_all_that_the_checkpoint_holds(tmp_path: Path) -> None:
-    run()
-    saved = last_checkpoint(tmp_path / "run")
-    local = load_checkpoint("run/ckpt/iteration_160.rank_0.pth.tar")
-    setup = prepare_run(pair(), 0, overrides=[*SHORT, *resume_from("run")], limits=LIMITS)
-    with policy_process(setup, 0, "policy") as policy, Experiment(setup, policy) as experiment:
-        state = experiment.policy.state_dict()
-        for part in ("learner", "collector", "evaluator"):
-            assert getattr(experiment, part).state_dict() == saved[part]
-        assert experiment.learner.train_iter == 160
-        assert experiment.collector.envstep == STEPS
-        for network in ("model", "target_model"):
-            assert parameter_hash(state[network]) == parameter_hash(saved["policy"][network])
-        assert parameter_hash(saved["policy"]["model"]) != parameter_hash(saved["policy"]["target_model"])
-        assert state["iterations"] == saved["policy"]["iterations"] == 160
-        moments, kept = state["optimizer"]["state"][0], saved["policy"]["optimizer"]["state"][0]
-        assert moments.keys() == kept.keys()
-        assert all(torch.equal(moments[key], kept[key]) for key in kept)
-        now, then = random_state(), local["random"]
-        assert torch.equal(now["torch"], then["torch"])
-        assert now["python"] == then["python"]
-        assert not experiment.evaluator.should_eval(experiment.learner.train_iter)  # it was judged at its end
-
-
 def test_a_checkpoint_without_resuming_gives_its_model_alone(tmp_path: Path) -> None:
     policy = run()
     setup = prepare_run(pair(), 1, overrides=[*SHORT, resume_from("run")[1]], limits=LIMITS)
@@ -331,14 +302,6 @@ def test_a_checkpoint_without_resuming_gives_its_model_alone(tmp_path: Path) -> 
         assert parameter_hash(state["target_model"]) == parameter_hash(policy.model)
         assert (experiment.learner.train_iter, experiment.collector.envstep) == (0, 0)
         assert not state["optimizer"]["state"]
-
-
-def test_a_checkpoint_of_another_network_is_refused_before_anything_is_made(tmp_path: Path) -> None:
-    run(max_env_step=16)
-    with pytest.raises(CheckpointError, match=r"does not fit the config's policy and model: .*size mismatch") as error:
-        run("policy.model.encoder_hidden_size_list=[16,8]", *resume_from("run"))
-    assert "\n" not in str(error.value)
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 # -- trouble ----------------------------------------------------------------------------------------------------------

@@ -14,17 +14,14 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from easydict import EasyDict
 from gymnasium.spaces import Box, Discrete
 from torch import Tensor
 
 from ding_lite import entry
 from ding_lite.cli.main import main
-from ding_lite.entry import find_pipeline, serial_pipeline_bc, serial_pipeline_offline
-from ding_lite.entry.serial_entry_offline import check_columns
-from ding_lite.policy import BCPolicy, CQLPolicy, DiscreteCQLPolicy, IQLPolicy, TD3BCPolicy
+from ding_lite.entry import serial_pipeline_bc, serial_pipeline_offline
+from ding_lite.policy import BCPolicy
 from ding_lite.utils import POLICY_REGISTRY, CheckpointError, ConfigError, UserError, load_checkpoint
-from dizoo.classic_control.cartpole.config import cartpole_dqn_config, cartpole_ppo_config
 from tests.entry.data_sets import ROWS, offline_pair, record_cartpole, run_offline
 from tests.entry.helpers import metrics, result
 from tests.survival.common import RATES, differences, points, states
@@ -267,34 +264,6 @@ def test_the_saved_config_runs_again_in_its_pipeline() -> None:
 # -- mistakes ---------------------------------------------------------------------------------------------------------
 
 
-def test_each_kind_of_policy_finds_its_pipeline() -> None:
-    kinds = {"dqn": "serial_pipeline", "ppo": "serial_pipeline_onpolicy", "bc": "serial_pipeline_offline"}
-    for kind, name in kinds.items():
-        assert find_pipeline(POLICY_REGISTRY.find(kind).default_config()) is getattr(entry, name)
-
-
-@pytest.mark.parametrize(
-    ("module", "told"),
-    [
-        (
-            cartpole_dqn_config,
-            r"'dqn' learns from a replay buffer: use serial_pipeline\(...\)",
-        ),
-        (cartpole_ppo_config, r"'ppo' learns on-policy, without a replay buffer: use serial_pipeline_onpolicy\(...\)"),
-    ],
-)
-def test_a_policy_that_plays_is_told_where_it_belongs(module: Any, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
-        serial_pipeline_offline((module.main_config, module.create_config))
-
-
-def test_an_offline_policy_is_told_where_it_belongs() -> None:
-    told = r"'bc' learns from a data set, without playing: use serial_pipeline_offline\(...\)"
-    for pipeline in (entry.serial_pipeline, entry.serial_pipeline_onpolicy):
-        with pytest.raises(ConfigError, match=told):
-            pipeline(offline_pair())
-
-
 def change(**columns: Any) -> None:
     """Write `bad.npz`, with other columns, or without those that are None."""
     content = {**np.load("data.npz"), **columns}
@@ -374,16 +343,3 @@ def test_a_cloned_action_is_the_environments(space: Any, wanted: float, words: l
     run_offline(*words, env_setting=(lambda _: Lever(space, wanted), [{}], [{}]), seed=0)
     returns = [line["eval/return_mean"] for line in metrics(Path("run")) if "eval/return_mean" in line]
     assert -0.02 * wanted <= max(returns) <= 0
-
-
-@pytest.mark.parametrize("policy_cls", [CQLPolicy, DiscreteCQLPolicy, IQLPolicy, TD3BCPolicy])
-def test_ignore_done_needs_to_know_what_follows_a_terminal_step(policy_cls: Any) -> None:
-    def config(ignore_done: bool) -> EasyDict:
-        return EasyDict(learn=dict(ignore_done=ignore_done), collect=dict(data_path="data.npz"))
-
-    columns = {"obs", "action", "reward", "done", "traj_flag"}
-    with pytest.raises(ConfigError, match=r"policy\.learn\.ignore_done=True .*'data\.npz' has no column next_obs: add"):
-        check_columns(policy_cls, config(True), columns)
-    check_columns(policy_cls, config(True), {*columns, "next_obs"})
-    check_columns(policy_cls, config(False), columns)
-    check_columns(BCPolicy, config(True), columns)  # it does not look ahead

@@ -12,12 +12,11 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
 import ding_lite.entry.setup as entry_setup
-from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
+from ding_lite.entry import find_pipeline, serial_pipeline, serial_pipeline_offline, serial_pipeline_onpolicy
 from ding_lite.policy import Policy
-from ding_lite.utils import ConfigError
+from ding_lite.utils import POLICY_REGISTRY, ConfigError
 from dizoo.classic_control.cartpole.config.cartpole_ppo_config import create_config, main_config
 from tests.entry.helpers import last_checkpoint, metrics, result
-from tests.entry.helpers import pair as dqn_pair
 from tests.policy.helpers import parameter_hash
 
 STEPS, COLLECT, EPOCHS = 512, 128, 2  # 4 collects of 2 epochs of 128 / 64 = 2 minibatches: 16 iterations
@@ -134,14 +133,17 @@ def refusal(pipeline: Any, *args: Any, **options: Any) -> str:
     return str(error.value)
 
 
-def test_a_policy_belongs_into_one_pipeline(nothing_starts: None) -> None:
-    line = refusal(serial_pipeline, pair(), overrides=SHORT)
-    assert line.startswith(
-        "Policy 'ppo' learns on-policy, without a replay buffer: use serial_pipeline_onpolicy(...), or"
-    )
-    for input_cfg in (dqn_pair(), pair("impala"), pair("ppo_offpolicy")):
-        line = refusal(serial_pipeline_onpolicy, input_cfg)
-        assert "learns from a replay buffer: use serial_pipeline(...), or" in line
+PIPELINES = {"dqn": serial_pipeline, "ppo": serial_pipeline_onpolicy, "bc": serial_pipeline_offline}
+
+
+@pytest.mark.parametrize("kind", PIPELINES)
+def test_a_policy_belongs_into_one_pipeline(nothing_starts: None, kind: str) -> None:
+    input_cfg = (dict(env=dict(env_id="CartPole-v1")), dict(policy=dict(type=kind)))
+    assert find_pipeline(POLICY_REGISTRY.find(kind).default_config()) is PIPELINES[kind]
+    for pipeline in set(PIPELINES.values()) - {PIPELINES[kind]}:
+        line = refusal(pipeline, input_cfg)
+        assert line.startswith(f"Policy '{kind}' learns ")
+        assert f": use {PIPELINES[kind].__name__}(...), or" in line
 
 
 class Idle(gymnasium.Env):

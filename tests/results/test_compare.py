@@ -59,11 +59,6 @@ def test_the_text_names_groups_differences_and_meanings(comparison: Comparison) 
     assert "than that of one of 'dqn, nstep=1'" in words
 
 
-@pytest.mark.parametrize("width", [60, 80])
-def test_the_text_fits_the_terminal(comparison: Comparison, width: int) -> None:
-    assert max(map(len, render_text(comparison, width).splitlines())) <= width
-
-
 def test_markdown_has_both_tables(comparison: Comparison) -> None:
     text = render_markdown(comparison)
     assert "## CartPole-v0\n\n| group | runs | best return |" in text

@@ -86,16 +86,6 @@ def test_panels_are_environments_and_figures(tmp_path: Path, groups: list[Group]
     render_plot(both, "png", PlotOptions(each=True, title="Two environments"))
 
 
-def test_mistakes_get_one_line(tmp_path: Path, groups: list[Group]) -> None:
-    with pytest.raises(UserError, match=r"expected a name that ends in .png, .svg, .pdf"):
-        save_plot(groups, tmp_path / "curves.jpg", PlotOptions())
-    with pytest.raises(UserError, match="There is nothing to draw"):
-        render_plot(groups, "png", PlotOptions(("none",)))
-    (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="Cannot write"):
-        save_plot(groups, tmp_path / "file" / "curves.png", PlotOptions())
-
-
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The figures that are written while a test runs."""

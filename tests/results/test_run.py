@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -113,12 +112,6 @@ def test_a_run_without_a_result_is_running_or_was_killed(tmp_path: Path) -> None
     assert read_run(path).ending == "running"
     unlock_directory(lock)
     assert read_run(path).ending == "killed"
-
-
-def test_reading_does_not_change_where_modules_are_found(tmp_path: Path) -> None:
-    before = list(sys.path)
-    read_run(write_run(tmp_path / "run"))
-    assert sys.path == before
 
 
 def test_a_damaged_result_is_like_none(tmp_path: Path) -> None:

@@ -160,11 +160,6 @@ def test_its_checkpoint_is_evaluated_by_the_saved_config(folder: Path) -> None:
     assert cfg.reward_model.bonus_weight == 0.2
 
 
-def test_a_misspelt_key_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"Unknown key 'reward_model.bonus_wieght'. .*'reward_model.bonus_weight'"):
-        train(NAME, *QUICK, "reward_model.bonus_wieght=0.3", max_train_iter=20)
-
-
 def test_what_does_not_relabel_refuses_a_reward_model() -> None:
     main, create = pair_of(NAME)
     main["policy"], create["policy"] = dict(collect=dict(data_path="none.npz")), dict(type="bc")
