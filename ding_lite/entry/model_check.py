@@ -98,4 +98,4 @@ def _expected(policy: Policy) -> str:
         return ""
     called = "" if usual.forward is nn.Module.forward else f".forward{inspect.signature(usual.forward)}"
     described = inspect.getdoc(usual if not called else usual.forward) or ""
-    return f" Expected, as {usual.__name__}{called}: {' '.join(described.partition('.')[0].split())}."
+    return f" Expected, as {usual.__name__}{called}: {' '.join(described.split()).partition('. ')[0].rstrip('.')}."

@@ -28,7 +28,6 @@ from ding_lite.utils.ranks import peers
 from ding_lite.utils.ranks.collectives import all_gather_object, allreduce_data, broadcast_object_list
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
-from ding_lite.utils.ranks.heartbeat import heartbeat
 from ding_lite.utils.ranks.interrupt import InterruptGuard
 from ding_lite.utils.ranks.machine_group import SLOT, describe_ranks, machine_group
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
@@ -128,21 +127,19 @@ def run_extra(kind: str) -> None:
 
 
 def run_own_group(how: str) -> None:
-    """Rank 1 of a group that the user made ends, or works for long, while rank 0 waits for it."""
+    """Rank 1 of a group that the user made ends, or works for long, while rank 0 waits for it without `DDPContext`."""
+    os.environ["DING_LITE_TIMEOUT"] = "3" if how == "works" else "60"
     dist.init_process_group("gloo")
-    with DDPContext(timeout=3 if how == "works" else 60):
-        machine_group()
-        start = time.monotonic()
-        if get_rank() == 1:
-            while how == "works" and time.monotonic() < start + 20:
-                heartbeat("work")
-                time.sleep(0.1)
-            os._exit(0)
-        try:
-            allreduce_data(1)
-        except dist.DistNetworkError as error:
-            say(f"{error} {time.monotonic() - start:.0f}")
+    machine_group()
+    start = time.monotonic()
+    if get_rank() == 1:
+        time.sleep(20 if how == "works" else 0)
         os._exit(0)
+    try:
+        allreduce_data(1)
+    except dist.DistNetworkError as error:
+        say(f"{error} {time.monotonic() - start:.0f}")
+    os._exit(0)
 
 
 def run_request() -> None:

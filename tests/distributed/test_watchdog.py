@@ -63,10 +63,17 @@ def fail(kind: str) -> None:
         raise SystemExit(3)
 
 
+def separate(where: str) -> None:
+    """Behave as if each rank were on a machine of its own, perhaps in a process group that the user has made."""
+    if where in ("elsewhere", "own group"):
+        peers.machine_id = lambda: uuid.uuid4().hex
+    if where == "own group":
+        dist.init_process_group("gloo")
+
+
 def run_rank(kind: str, rank: str, where: str) -> None:
     """Iterate in lockstep; rank `rank` fails. The others wait for its message or in shared memory, or collect."""
-    if where == "elsewhere":  # as if each rank were on a machine of its own
-        peers.machine_id = lambda: uuid.uuid4().hex
+    separate(where)
     with DDPContext(), InterruptGuard(get_rank()):
         for _ in range(3):
             heartbeat("learn")
@@ -119,8 +126,7 @@ def run_mistake() -> None:
 
 def run_long(what: str, where: str) -> None:
     """Rank 0 works longer than the time-out, makes progress meanwhile, and rank 1 waits for it."""
-    if where == "elsewhere":
-        peers.machine_id = lambda: uuid.uuid4().hex
+    separate(where)
     with DDPContext(), InterruptGuard(get_rank()) as guard:
         machine_group()
         heartbeat("learn")
@@ -285,8 +291,8 @@ def test_a_rank_that_leaves_early_is_not_lost(proc: str) -> None:
 @pytest.mark.parametrize(
     "case",
     cases(
-        itertools.product(("evaluates", "writes", "is suspended", "is asked"), ("memory", "elsewhere")),
-        (("is suspended", "memory"), ("is asked", "elsewhere")),
+        itertools.product(("evaluates", "writes", "is suspended", "is asked"), ("memory", "elsewhere", "own group")),
+        (("is suspended", "memory"), ("is asked", "elsewhere"), ("is asked", "own group")),
     ),
     ids="-".join,
 )

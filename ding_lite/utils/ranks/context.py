@@ -29,7 +29,7 @@ from ding_lite.utils.ranks.heartbeat import read_seconds, record_cause, waiting
 from ding_lite.utils.ranks.interrupt import INTERRUPTED
 from ding_lite.utils.ranks.launch_environment import Launch, read_launch, set_variables
 from ding_lite.utils.ranks.machine_group import leave_machine_group, watch_machine_group
-from ding_lite.utils.ranks.meeting import Meeting, is_loopback, loopback_interface, meet, show_place
+from ding_lite.utils.ranks.meeting import Meeting, find_meeting_place, is_loopback, loopback_interface, meet, show_place
 from ding_lite.utils.ranks.peers import check_versions, choose_backend
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.utils.ranks.watchdog import LAST_WORD, HangWatch, Watchdog, first_reports
@@ -46,7 +46,8 @@ class DDPContext:
     """Joins the process group that the launcher describes, and leaves it at the end of the block.
 
     CPU tensors are sent over gloo, CUDA tensors over nccl if every rank has a GPU of its own, else over gloo too. A
-    group that already exists is used, and left as it is. A single process joins no group.
+    group that already exists is used, and left as it is; all its ranks enter the context. A single process joins no
+    group.
 
     An exception inside the block ends the process:
 
@@ -60,8 +61,9 @@ class DDPContext:
 
     Args:
         timeout: the most seconds that joining the group, or the time between two calls of `heartbeat`, may take. A
-            rank waits for the others as long as one of them makes progress; in a group that existed before, it
-            waits no longer than this. None: the environment variable DING_LITE_TIMEOUT, else 600.
+            rank waits for the others as long as one of them makes progress; in a group that existed before and whose
+            store is no `TCPStore`, it waits no longer than this. None: the environment variable DING_LITE_TIMEOUT,
+            else 600.
         report: print what ends the process. If False, only the error file that the launcher reads contains it.
 
     Raises:
@@ -79,7 +81,10 @@ class DDPContext:
         self._variables = ExitStack()  # sets environment variables for torch
 
     def __enter__(self) -> DDPContext:
-        launch = None if dist.is_initialized() else read_launch()
+        if dist.is_initialized():
+            self._watch_own_group()
+            return self
+        launch = read_launch()
         if launch is None:
             self._watch(None)
             return self
@@ -127,6 +132,11 @@ class DDPContext:
         store = dist.PrefixStore(f"{meeting.key}/group", meeting.store)
         with waiting():
             dist.init_process_group(backend, None, TORCH_TIMEOUT, launch.world_size, launch.rank, store)
+
+    def _watch_own_group(self) -> None:
+        """Watch the ranks of a group that existed before; without a store that others reach, only this one."""
+        place = None if DDPContext._watched or get_world_size() == 1 else find_meeting_place(self.timeout)
+        self._watch(place and meet(place, self.timeout, first_reports(place.world_size)))
 
     def _watch(self, meeting: Meeting | None) -> None:
         """Start the watchdog; inside another context, the outer one's watchdog is used."""
@@ -191,7 +201,8 @@ class DDPContext:
         if cause and self._watchdog:
             mistake = str(error) if isinstance(error, UserError) else ""
             record_cause(cause, None, "".join(traceback.format_exception(error)), mistake)
-        self._unwatch()
+        own = isinstance(error, Exception) and not _is_of_a_collective(error)
+        self._unwatch(int(bool(cause)), cause if own else "")
         if isinstance(error, KeyboardInterrupt | UserError) and get_world_size() == 1:
             interrupted = isinstance(error, KeyboardInterrupt)
             if self._report:

@@ -50,8 +50,8 @@ class InterruptGuard:
     def requested(self) -> bool:
         """Whether a signal has arrived at a rank, so that the run should finish the iteration, save and stop.
 
-        Signals of other ranks of this machine are seen at once. The watchdog reports those of other machines within two
-        seconds; a group that existed before has none.
+        Signals of other ranks of this machine are seen at once, those of other machines within two seconds, which needs
+        the watchdog of `DDPContext`.
         """
         for cell in progress.near:
             if cell[0] >= self._run:

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch.distributed as dist
 
@@ -152,6 +152,22 @@ def _open_store(launch: Launch, timeout: float, wait: _Wait) -> dist.TCPStore:
 
 def _launcher_keeps_store() -> bool:
     return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+
+
+def find_meeting_place(timeout: float) -> Launch | None:
+    """Return the job of a process group that the user made, whose ranks can `meet`; None if its store has no address.
+
+    The ranks meet in the group's store, over a connection of their own.
+    """
+    world: Any = dist.group.WORLD
+    store = world.get_group_store()
+    while isinstance(store, dist.PrefixStore):
+        store = store.underlying_store
+    if not isinstance(store, dist.TCPStore):
+        return None
+    place = store.host, store.port
+    _stores[place] = _connect(*place, timeout)
+    return Launch(dist.get_rank(), dist.get_world_size(), 0, 1, *place)
 
 
 def meet(launch: Launch, timeout: float, prepared: Mapping[str, str]) -> Meeting:
