@@ -14,15 +14,25 @@ from ding_lite.cli.options import add_paths, check_at_least, show, show_notes, w
 from ding_lite.cli.parsers import Command
 from ding_lite.results.cleaning import Removal, find_checkpoints, find_unevaluated, list_runs, remove, size_of
 from ding_lite.results.compare import compare_groups, render_csv, render_markdown, render_text
-from ding_lite.results.groups import describe_groups, group_runs
-from ding_lite.results.plot import PlotOptions, check_format, describe_parts, find_shortened, save_plot
+from ding_lite.results.groups import Group, describe_groups, group_runs
+from ding_lite.results.plot import (
+    FORMATS,
+    PlotOptions,
+    check_format,
+    describe_parts,
+    find_shortened,
+    render_profiles,
+    save_plot,
+    write_picture,
+)
 from ding_lite.results.report import ReportOptions, render_report
 from ding_lite.results.run import AXES, RETURN, Run, check_figure, find_directories, find_runs
+from ding_lite.results.scores import describe_scores, read_references, score_groups, score_table
 from ding_lite.results.statistics import AVERAGES
-from ding_lite.results.table import show_size
+from ding_lite.results.table import fold_text, show_size
 from ding_lite.utils.registry import UserError
 
-FORMATS = {".txt": "text", ".md": "markdown", ".csv": "csv"}
+TABLES = {".txt": "text", ".md": "markdown", ".csv": "csv"}
 
 
 class Plot(Command):
@@ -69,14 +79,14 @@ class Plot(Command):
 
 
 class Compare(Command):
-    """Compare runs in a table: returns, steps to a threshold.
+    """Compare runs in a table: returns, steps to a threshold; or scores over all tasks.
 
     Runs that differ only in their seed are one row. With --by run every run is a row.
     """
 
     usage = (
-        "PATH... [--by algorithm|env|run|KEY] [--threshold RETURN] [--against GROUP] [--last K] [--format FORMAT] "
-        "[-o FILE]"
+        "PATH... [--by algorithm|env|run|KEY] [--threshold RETURN] [--against GROUP] [--last K] [--normalize FILE] "
+        "[--format FORMAT] [-o FILE]"
     )
     examples = """
     ding_lite compare runs
@@ -84,6 +94,7 @@ class Compare(Command):
     ding_lite compare runs --by run --last 10
     ding_lite compare runs --format markdown
     ding_lite compare runs -o table.csv
+    ding_lite compare runs --normalize returns.csv -o profiles.pdf
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -91,26 +102,57 @@ class Compare(Command):
         add_grouping(parser)
         add_reference(parser)
         parser.add_argument(
-            "--format", choices=list(FORMATS.values()), help="default: by the ending of FILE, else text"
+            "--normalize",
+            type=Path,
+            metavar="FILE",
+            help="CSV with the columns env, random, reference: compare over all environments, by scores that are 0 for "
+            "the random and 1 for the reference return; --threshold is then a score (default: 0.9)",
         )
-        parser.add_argument("-o", "--output", metavar="FILE", help="write to a file: .txt, .md or .csv")
+        parser.add_argument("--format", choices=list(TABLES.values()), help="default: by the ending of FILE, else text")
+        parser.add_argument(
+            "-o",
+            "--output",
+            type=Path,
+            metavar="FILE",
+            help="write to a file: .txt, .md or .csv; with --normalize also a picture of the performance profiles, "
+            "beside the table: .png, .svg or .pdf",
+        )
 
     def run(self, args: argparse.Namespace) -> None:
         check_at_least(args, last=1)
-        suffix = Path(args.output).suffix if args.output else ".txt"
-        if args.format is None and suffix not in FORMATS:
-            raise UserError(f"'{args.output}': expected a name that ends in {', '.join(FORMATS)}, or --format.")
+        suffix = args.output.suffix if args.output else ".txt"
+        endings = [*TABLES, *(FORMATS if args.normalize else ())]
+        if suffix not in endings and (args.format is None or suffix in FORMATS):
+            raise UserError(f"'{args.output}': expected a name that ends in {', '.join(endings)}, or --format.")
         groups = group_runs(find_runs(args.paths), args.by)
-        comparison = compare_groups(groups, args.threshold, args.against, args.average, args.last)
-        kind = args.format or FORMATS[suffix]
-        if kind == "text":
-            text = render_text(comparison, shutil.get_terminal_size().columns)
-        else:
-            text = render_csv(comparison) if kind == "csv" else render_markdown(comparison)
+        kind = args.format or TABLES.get(suffix, "text")
+        text = self._scores(args, groups, kind) if args.normalize else self._returns(args, groups, kind)
         show_notes(describe_groups(groups))
-        if args.output:
-            write_text(Path(args.output), text + "\n")
-        show(args.output or text)
+        if args.output and suffix not in FORMATS:
+            write_text(args.output, text + "\n")
+            text = str(args.output)
+        show(text)
+
+    def _returns(self, args: argparse.Namespace, groups: Sequence[Group], kind: str) -> str:
+        """Return the tables of each environment."""
+        comparison = compare_groups(groups, args.threshold, args.against, args.average, args.last)
+        if kind == "text":
+            return render_text(comparison, shutil.get_terminal_size().columns)
+        return render_csv(comparison) if kind == "csv" else render_markdown(comparison)
+
+    def _scores(self, args: argparse.Namespace, groups: Sequence[Group], kind: str) -> str:
+        """Return the table over all environments, and draw the profiles."""
+        scores = score_groups(groups, read_references(args.normalize), args.last)
+        table = score_table(scores, args.threshold, args.against, plain=kind == "csv")
+        if args.output and args.output.suffix in FORMATS:
+            write_picture(args.output, render_profiles(scores, args.output.suffix[1:]))
+        if kind == "csv":
+            return table.csv()
+        words = describe_scores(scores, list(dict.fromkeys(group.env for group in groups)), args.against)
+        if kind == "markdown":
+            return f"{table.markdown()}\n\n{words}"
+        width = shutil.get_terminal_size().columns
+        return f"{table.text(width)}\n\n{fold_text(words, width)}"
 
 
 class Report(Command):

@@ -119,8 +119,8 @@ def render_csv(comparison: Comparison) -> str:
         numbers = [row.best.value, row.best.low, row.best.high, row.last.value, row.last.low, row.last.high]
         limits = [math.nan if row.threshold is None else row.threshold, row.reached, row.steps, row.seconds]
         chances = [better.value, better.low, better.high]
-        texts = [_plain(number) for number in (*numbers, *limits)]
-        texts += [comparison.against[row.group.env], *map(_plain, chances)]
+        texts = [plain_number(number) for number in (*numbers, *limits)]
+        texts += [comparison.against[row.group.env], *map(plain_number, chances)]
         texts.append(" ".join(str(run.path) for run in row.group.runs))
         lines.append([row.group.env, row.group.name, str(len(row.group.runs)), *texts, *map(row.group.values, keys)])
     return Table(header, lines).csv()
@@ -198,8 +198,8 @@ def describe_columns(comparison: Comparison) -> str:
 
 def _row(group: Group, reference: Group, threshold: float | None, average: str, count: int) -> Row:
     crossings = [_first_crossing(run, threshold) for run in group.runs]
-    last = _last(group, count)
-    better = None if group is reference else probability_of_improvement(last, _last(reference, count))
+    last = last_returns(group, count)
+    better = None if group is reference else probability_of_improvement([last], [last_returns(reference, count)])
     best = np.array([values.max() if len(values) else math.nan for values in _returns(group)])
     return Row(
         group,
@@ -217,7 +217,8 @@ def _returns(group: Group) -> list[Floats]:
     return [run.column(RETURN)[1] for run in group.runs]
 
 
-def _last(group: Group, count: int) -> Floats:
+def last_returns(group: Group, count: int) -> Floats:
+    """Return the mean of each run's last `count` evaluations; NaN for a run without one."""
     return np.array([values[-count:].mean() if len(values) else math.nan for values in _returns(group)])
 
 
@@ -260,7 +261,7 @@ def _show_count(value: float) -> str:
     return f"{value:,.0f}" if math.isfinite(value) else NEVER
 
 
-def _plain(number: float) -> str:
+def plain_number(number: float) -> str:
     """Return a number for CSV; empty if it is not finite."""
     return json.dumps(number) if math.isfinite(number) else ""
 

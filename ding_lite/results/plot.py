@@ -18,7 +18,8 @@ import numpy as np
 
 from ding_lite.results.groups import Group
 from ding_lite.results.run import RETURN, Floats, Run
-from ding_lite.results.statistics import average, intervals
+from ding_lite.results.scores import TaskScores
+from ding_lite.results.statistics import average, intervals, performance_profile, stratified_intervals
 from ding_lite.results.table import fold_text
 from ding_lite.utils.registry import UserError, load_extra
 
@@ -82,7 +83,11 @@ def check_format(path: Path) -> None:
 def save_plot(groups: Sequence[Group], path: Path, options: PlotOptions) -> None:
     """Draw groups into a file, in the format that its name ends in."""
     check_format(path)
-    picture = render_plot(groups, path.suffix[1:], options)
+    write_picture(path, render_plot(groups, path.suffix[1:], options))
+
+
+def write_picture(path: Path, picture: bytes) -> None:
+    """Write a picture into a file, in a directory that need not exist."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(picture)
@@ -114,8 +119,30 @@ def render_plot(groups: Sequence[Group], kind: str, options: PlotOptions, names:
             for same in {panel[:alike] for panel, _ in drawn}:
                 _align([own for panel, own in drawn if panel[:alike] == same], axis)
         figure.suptitle(fold_text(options.title, int(72 * options.width / TITLE_CHARACTER)) or None, fontsize=9)
-        picture = io.BytesIO()
-        figure.savefig(picture, format=kind, metadata=UNDATED[kind])
+        return _save(figure, kind)
+
+
+def render_profiles(scores: Sequence[TaskScores], kind: str, width: float = 3.5) -> bytes:
+    """Return a picture of performance profiles: the share of runs whose score exceeds each score, with 95 % bands."""
+    matplotlib, figures = load_extra("matplotlib", "plot"), load_extra("matplotlib.figure", "plot")
+    every = np.concatenate([row.runs for row in scores])
+    x = np.linspace(min(0.0, every.min()), max(1.0, every.max()), 201)
+    with matplotlib.rc_context(STYLE):
+        figure = figures.Figure((width, 0.62 * width + 0.16 * len(scores) + 0.25), dpi=300, layout="constrained")
+        axes = figure.subplots()
+        for number, row in enumerate(scores):
+            low, high = stratified_intervals(row.tasks, lambda drawn: performance_profile(drawn, x))
+            _draw(axes, Curve(x, performance_profile(row.runs, x), low, high, ()), _line_style(number), each=False)
+        axes.grid(alpha=0.3, linewidth=0.5)
+        axes.set_xlabel("normalised score")
+        axes.set_ylabel("share of runs above it")
+        _add_legend(figure, {row.name: _line_style(number) for number, row in enumerate(scores)}, columns=1)
+        return _save(figure, kind)
+
+
+def _save(figure: Any, kind: str) -> bytes:
+    picture = io.BytesIO()
+    figure.savefig(picture, format=kind, metadata=UNDATED[kind])
     return picture.getvalue()
 
 

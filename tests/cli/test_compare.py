@@ -42,6 +42,7 @@ def test_a_file_has_the_format_of_its_name_or_the_one_that_is_given(tmp_path: Pa
     ("words", "message"),
     [
         (". -o table.xls", "'table.xls': expected a name that ends in .txt, .md, .csv, or --format."),
+        (". -o table.png --format text", "'table.png': expected a name that ends in .txt, .md, .csv, or --format."),
         (". --against dqn", "--against dqn: CartPole-v0 has no such group, so its runs do not compare."),
         ("one0/total_config.py/x", "'one0/total_config.py/x' does not exist or is not a directory"),
         (". -o one0/total_config.py/x.md", "Cannot write 'one0/total_config.py/x.md'"),
@@ -51,3 +52,22 @@ def test_mistakes_are_one_line(words: str, message: str) -> None:
     with pytest.raises(UserError) as error:
         call("compare", *words.split())
     assert str(error.value).startswith(message)
+
+
+def test_scores_of_all_tasks_are_one_table_and_a_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    (tmp_path / "returns.csv").write_text("env,random,reference\nCartPole-v0,10,200\n")
+    words = ("compare", ".", "--normalize", "returns.csv", "--threshold", "0.5")
+    call(*words, "-o", "profiles.svg")
+    said = capsys.readouterr().out.splitlines()
+    # 190 of two runs is 180 / 190; 30 and 31 are about a tenth
+    assert said[1].split() == ["dqn,", "nstep=1", "2", "0.95", "[0.95,", "0.95]", "1.00", "[1.00,", "1.00]", "-"]
+    assert said[2].split()[2:] == ["2", "0.11", "[0.11,", "0.11]", "0.00", "[0.00,", "0.00]", "0.00", "[0.00,", "0.61]"]
+    assert max(map(len, said)) <= 80
+    assert "normalised score" in (tmp_path / "profiles.svg").read_text()
+    call(*words, "-o", "table.csv")
+    assert (tmp_path / "table.csv").read_text().startswith("group,runs,IQM,IQM low,IQM high,above 0.5,")
+    call(*words, "--format", "markdown")
+    assert "| dqn, nstep=1 | 2 | 0.95 [0.95, 0.95] |" in capsys.readouterr().out

@@ -1,0 +1,149 @@
+"""Compares groups over several tasks, as Agarwal et al. 2021 (arXiv:2108.13264) recommend.
+
+A score is 0 for a random policy's return and 1 for a reference return, so that scores of all tasks can be averaged.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ding_lite.results.compare import last_returns, plain_number
+from ding_lite.results.groups import Group
+from ding_lite.results.run import Floats
+from ding_lite.results.statistics import (
+    Estimate,
+    average,
+    performance_profile,
+    probability_of_improvement,
+    stratified_intervals,
+)
+from ding_lite.results.table import Table, show_number, show_probability
+from ding_lite.utils.registry import UserError, closest
+
+THRESHOLD = 0.9  # score of the column "above" if none is given
+COLUMNS = ("env", "random", "reference")
+
+
+@dataclass(frozen=True)
+class TaskScores:
+    """The scores of the runs of one group in each task; the groups of all tasks have the same name."""
+
+    name: str
+    tasks: tuple[Floats, ...]
+
+    @property
+    def runs(self) -> Floats:
+        """The scores of all runs."""
+        return np.concatenate(self.tasks)
+
+
+def read_references(path: Path) -> dict[str, tuple[float, float]]:
+    """Return the random and the reference return of each environment in a CSV file with the columns `COLUMNS`."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = [[row[name] for name in COLUMNS] for row in csv.DictReader(file)]
+        found = {env: (float(random), float(reference)) for env, random, reference in rows}
+    except OSError as error:
+        raise UserError(f"Cannot read '{path}': {error.strerror}.") from None
+    except (KeyError, TypeError, ValueError):
+        raise UserError(
+            f"'{path}': expected a header '{','.join(COLUMNS)}' and a line with a name and two numbers for each "
+            "environment, such as 'CartPole-v1,22,500'."
+        ) from None
+    for env, (random, reference) in found.items():
+        if not math.isfinite(reference - random) or random == reference:
+            raise UserError(f"'{path}': expected two different returns of {env}, got {random} and {reference}.")
+    return found
+
+
+def score_groups(
+    groups: Sequence[Group], references: Mapping[str, tuple[float, float]], last: int = 1
+) -> list[TaskScores]:
+    """Return the scores of the groups of each name, in all environments.
+
+    Args:
+        groups: what `group_runs` returned.
+        references: what `read_references` returned.
+        last: number of each run's last evaluations whose mean is its return.
+    """
+    envs = list(dict.fromkeys(group.env for group in groups))
+    for env in envs:
+        if env not in references:
+            raise UserError(f"--normalize: its file has no line for {env}.{closest(env, references)}")
+    scores = []
+    for name in dict.fromkeys(group.name for group in groups):
+        own = {group.env: last_returns(group, last) for group in groups if group.name == name}
+        tasks = []
+        for env in envs:
+            random, reference = references[env]
+            found = own.get(env, np.array([math.nan]))
+            tasks.append((found[~np.isnan(found)] - random) / (reference - random))
+            if not len(tasks[-1]):
+                raise UserError(
+                    f"'{name}' has no evaluated run of {env}, so it does not compare over all tasks. Give runs of all "
+                    "tasks, or group those that belong together with --by algorithm."
+                )
+        scores.append(TaskScores(name, tuple(tasks)))
+    return scores
+
+
+def score_table(
+    scores: Sequence[TaskScores], threshold: float | None = None, against: str | None = None, plain: bool = False
+) -> Table:
+    """Return the table over all tasks.
+
+    Args:
+        scores: a row each.
+        threshold: the score above which runs are counted; None: `THRESHOLD`.
+        against: name of the row that others are compared with; None: the first.
+        plain: whether the cells are plain numbers, for CSV.
+    """
+    limit = THRESHOLD if threshold is None else threshold
+    names = [row.name for row in scores]
+    if against is not None and against not in names:
+        raise UserError(f"--against {against}: there is no such group.{closest(against, names)}")
+    reference = scores[names.index(against) if against else 0]
+    titles = ("IQM", f"above {show_number(limit)}", "P(better)")
+    rows = []
+    for row in scores:
+        better = probability_of_improvement(row.tasks, reference.tasks)
+        if row is reference:
+            better = Estimate(math.nan, math.nan, math.nan)
+        figures = (_interquartile_mean(row), _share_above(row, limit), better)
+        numbers = [plain_number(number) for part in figures for number in (part.value, part.low, part.high)]
+        rows.append([row.name, str(len(row.runs)), *(numbers if plain else map(show_probability, figures))])
+    header = [name for title in titles for name in (title, f"{title} low", f"{title} high")] if plain else titles
+    return Table(["group", "runs", *header], rows, frozenset(range(1, 2 + len(header))))
+
+
+def describe_scores(scores: Sequence[TaskScores], envs: Sequence[str], against: str | None = None) -> str:
+    """Return sentences that say what the columns mean."""
+    counts = {len(task) for row in scores for task in row.tasks}
+    texts = [
+        f"Scores of {len(envs)} tasks ({', '.join(envs)}): 0 is the random return, 1 the reference. IQM is their "
+        "interquartile mean over all runs, with 95 % stratified bootstrap intervals; 'above' is the share of runs with "
+        "a higher score. P(better) is the probability, averaged over tasks, that a run's score is higher than one of "
+        f"'{against or scores[0].name}'; an interval that contains 0.5 decides nothing."
+    ]
+    if len(counts) > 1:
+        texts.append("Tasks with more runs count more in IQM and 'above'.")
+    if 1 in counts:
+        texts.append("A row with a single run of a task has no intervals.")
+    return " ".join(texts)
+
+
+def _interquartile_mean(row: TaskScores) -> Estimate:
+    low, high = stratified_intervals(row.tasks, lambda drawn: average(drawn, "iqm"))
+    return Estimate(float(average(row.runs, "iqm")), float(low), float(high))
+
+
+def _share_above(row: TaskScores, threshold: float) -> Estimate:
+    (share,) = performance_profile(row.runs, [threshold])
+    low, high = stratified_intervals(row.tasks, lambda drawn: performance_profile(drawn, [threshold]))
+    return Estimate(float(share), float(low[0]), float(high[0]))
