@@ -322,10 +322,7 @@ def policy_process(setup: RunSetup, *seed_path: str | int, fields: tuple[str, ..
 
     * The random generators of the process are seeded, by the config's seed and `seed_path`, which names their use.
     * torch gets `policy.num_threads` threads, at most as many as cores. Without that key, a small network gets one.
-    * Denormal numbers (below 1e-38) are rounded to 0 from now on, by this thread and those that it starts. Adam's
-      moments of a parameter without gradient become denormal, and processors compute with them up to a hundred times
-      more slowly. Threads that torch has started before go on as they were: to end them (`omp_pause_resource_all`)
-      blocks forever in a process that was forked after they were started.
+    * Denormal numbers (below 1e-38) are rounded to 0 from now on, see `flush_denormals`.
     * Freed memory is kept, see `keep_freed_memory`.
 
     Without 'learn' in `fields`, the policy has no optimizer.
@@ -336,15 +333,28 @@ def policy_process(setup: RunSetup, *seed_path: str | int, fields: tuple[str, ..
     threads, wanted = torch.get_num_threads(), setup.cfg.policy.num_threads
     try:
         keep_freed_memory()
-        torch.set_flush_denormal(True)
         torch.set_num_threads(min(wanted or threads, usable_cores()))
         set_seed(derive_seeds(setup.cfg.seed, *seed_path, n=1)[0])
         policy = setup.create_policy(fields)
         if wanted is None and is_small(policy.model):
             torch.set_num_threads(1)
+        flush_denormals()
         yield policy
     finally:
         torch.set_num_threads(threads)
+
+
+def flush_denormals() -> None:
+    """Let this thread, those with which torch computes for it, and those that they start, round denormal numbers to 0.
+
+    Adam's moments of a parameter without gradient become denormal, and processors compute with them up to a hundred
+    times more slowly. torch's call does not reach the threads that torch has started before, so each of them makes it,
+    as a parallel region of OpenMP; where torch is built without GNU's interface to it, they go on as they were.
+    """
+    torch.set_flush_denormal(True)
+    with suppress(OSError, AttributeError):
+        torch_cpu = ctypes.CDLL(str(Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"))
+        torch_cpu.GOMP_parallel(torch_cpu._ZN2at7Context16setFlushDenormalEb, ctypes.c_void_p(True), 0, 0)
 
 
 def keep_freed_memory() -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from ding_lite.entry.experiment import Experiment
 from ding_lite.entry.setup import policy_process, prepare_run
+from ding_lite.utils.ranks.launch_environment import usable_cores
 from ding_lite.utils.seed import random_state
-from tests.distributed.launcher import ROOT
+from tests.distributed.launcher import ROOT, run_forked
 from tests.entry.helpers import SHORT, pair
 from tests.policy.helpers import parameter_hash
 
@@ -41,6 +43,34 @@ def test_building_the_parts_of_a_run_changes_nothing_of_the_process() -> None:
         experiment.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
         assert drawn() == before
         assert torch.get_num_threads() == threads
+
+
+# Prints the share of denormal products in each half of a tensor, which a thread of its own computes, and in a thread of
+# Python's own: first as torch does it, then in a run.
+DENORMALS = """
+from threading import Thread
+import torch
+from ding_lite.entry.setup import policy_process, prepare_run
+from tests.entry.helpers import SHORT, pair
+def show():
+    product = torch.full((1 << 21,), 2e-38) * 0.1
+    print(*(product.view(torch.int32) != 0).view(2, -1).float().mean(1).tolist())
+torch.set_num_threads(2)
+show()
+with policy_process(prepare_run(pair(), 3, overrides=["policy.num_threads=2", *SHORT])):
+    show()
+    other = Thread(target=show)
+    other.start()
+    other.join()
+"""
+
+
+@pytest.mark.skipif(usable_cores() < 2, reason="one core")
+def test_denormals_are_rounded_to_zero_in_threads_that_were_there_before(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(DENORMALS)
+    done = run_forked([str(script)])
+    assert done.stdout.splitlines() == ["1.0 1.0", "0.0 0.0", "0.0 0.0"], done.stderr
 
 
 # Counts the pages that are faulted in while four blocks of 16 MB are allocated, written and freed 20 times.
