@@ -19,6 +19,7 @@ from tests.benchmarks.sides import PEERS, SideError, load_note, peer_python, run
 
 # Stable-Baselines3 has no double target, and always clips the gradient's norm at 10.
 LIKE_SB3 = ("policy.double=False", "policy.learn.grad_clip_type=clip_norm", "policy.learn.grad_clip_value=10.0")
+RUN_SECONDS = 1800.0  # what a run of a fixed number of environment steps may take
 BF16, COMPILED = "policy.precision=bf16", "policy.compile=True"
 
 
@@ -31,6 +32,8 @@ class Comparison:
         variant: What is special about our side.
         options: Config overrides of our side.
         rate: What the ratio is of. Updates, where the peer throws environment steps away.
+        ranks: Processes of our side; 0: one, without a launcher.
+        against: Task of the peer; empty: the same one. The peer `ours` is this library in one process.
     """
 
     task: str
@@ -40,6 +43,8 @@ class Comparison:
     options: tuple[str, ...] = ()
     threads: tuple[int, ...] = (1, 2)
     rate: str = "env_steps_per_s"
+    ranks: int = 0
+    against: str = ""
 
     @property
     def name(self) -> str:
@@ -72,6 +77,11 @@ COMPARISONS = (
     Comparison("pong_ppo", "di_engine", None, rate="updates_per_s"),
     Comparison("pong_ppo", "sb3", 1.25),
     Comparison("pong_ppo", "sb3", 2.0, "bf16", (BF16,)),
+    *(Comparison(f"sheeprl_{kind}", "sb3", 2.5, threads=(1,)) for kind in ("ppo", "a2c", "sac")),
+    *(
+        Comparison(f"sheeprl_{kind}_two", "ours", 1.8, threads=(1,), ranks=2, against=f"sheeprl_{kind}")
+        for kind in ("ppo", "a2c", "sac")
+    ),
 )
 
 
@@ -79,13 +89,18 @@ def run_pairs(
     comparison: Comparison, threads: int, args: argparse.Namespace
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Both sides in turn, ``args.pairs`` times."""
-    common = ["--task", comparison.task, "--threads", str(threads), "--seconds", str(args.seconds)]
+    seconds, own, other = args.seconds, comparison.task, comparison.against or comparison.task
+    common = ["--threads", str(threads), "--seconds", str(seconds)]
+    if TASKS[own].run_steps is not None:
+        common += ["--steps", str(TASKS[own].run_steps)]
+        seconds = RUN_SECONDS
     options = [word for option in (*comparison.options, *args.option) for word in ("--option", option)]
+    theirs = options if comparison.peer == "ours" else []
     pairs = []
     for pair in range(args.pairs):
         seed = ["--seed", str(pair)]
-        ours = run_side("ours", [*common, *seed, *options], args.seconds, threads=threads)
-        peer = run_side(comparison.peer, [*common, *seed], args.seconds, threads=threads)
+        ours = run_side("ours", ["--task", own, *common, *seed, *options], seconds, comparison.ranks, threads)
+        peer = run_side(comparison.peer, ["--task", other, *common, *seed, *theirs], seconds, threads=threads)
         for result in (ours, peer):
             check_alike(result, comparison.rate)
         pairs.append((ours, peer))
@@ -99,8 +114,9 @@ def check_alike(result: dict[str, Any], rate: str) -> None:
         raise SideError(f"{result['side']}: a network of {result['parameters']} parameters, not {task.parameters}.")
     if result["updates_per_round"] != task.updates:
         raise SideError(f"{result['side']}: {result['updates_per_round']:.2f} updates in a round, not {task.updates}.")
-    if rate == "env_steps_per_s" and abs(result["updates_per_step"] / task.ratio - 1) > 0.01:
-        raise SideError(f"{result['side']}: {result['updates_per_step']:.4f} updates per step, not {task.ratio:.4f}.")
+    ratio = task.ratio / result.get("ranks", 1)
+    if rate == "env_steps_per_s" and abs(result["updates_per_step"] / ratio - 1) > 0.01:
+        raise SideError(f"{result['side']}: {result['updates_per_step']:.4f} updates per step, not {ratio:.4f}.")
 
 
 def summarise(comparison: Comparison, threads: int, pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> str:
@@ -117,11 +133,13 @@ def summarise(comparison: Comparison, threads: int, pairs: list[tuple[dict[str, 
 
 
 def medians(side: Sequence[dict[str, Any]]) -> str:
-    """Environment steps and updates a second of one side."""
-    steps, updates = (
-        statistics.median(result[rate] for result in side) for rate in ("env_steps_per_s", "updates_per_s")
+    """Environment steps and updates a second of one side, and the seconds of a whole run."""
+    steps, updates, seconds = (
+        statistics.median(result[figure] for result in side)
+        for figure in ("env_steps_per_s", "updates_per_s", "window_s")
     )
-    return f"{steps:.0f} ({updates:.4g})"
+    whole = f", {seconds:.1f} s" if TASKS[side[0]["task"]].run_steps is not None else ""
+    return f"{steps:.0f} ({updates:.4g}){whole}"
 
 
 def parse() -> argparse.Namespace:
@@ -153,7 +171,7 @@ def main() -> None:
     for comparison in COMPARISONS:
         if not comparison.name.startswith(tuple(args.only)):
             continue
-        if peer_python(comparison.peer) is None:
+        if comparison.peer in PEERS and peer_python(comparison.peer) is None:
             print(f"{comparison.name}: skipped, {PEERS[comparison.peer]} is not set (see tests/benchmarks/README.md).")
             continue
         for threads in args.threads or comparison.threads:

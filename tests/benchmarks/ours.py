@@ -17,9 +17,19 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parents[2]))  # also where the project is not installed
 
 from tests.benchmarks.meter import Finished, Meter
-from tests.benchmarks.settings import TASKS, DQNTask, PPOTask, QACTask, QRDQNTask, Task, parse_side
+from tests.benchmarks.settings import (
+    TASKS,
+    A2CTask,
+    DQNTask,
+    OnPolicyTask,
+    PPOTask,
+    QACTask,
+    QRDQNTask,
+    Task,
+    parse_side,
+)
 
-KINDS: dict[type[Task], str] = {PPOTask: "ppo", DQNTask: "dqn", QRDQNTask: "qrdqn"}
+KINDS: dict[type[Task], str] = {A2CTask: "a2c", PPOTask: "ppo", DQNTask: "dqn", QRDQNTask: "qrdqn"}
 
 
 def model_config(task: Task) -> dict[str, Any]:
@@ -28,7 +38,7 @@ def model_config(task: Task) -> dict[str, Any]:
         size = task.hidden[0]
         return dict(actor_head_hidden_size=size, critic_head_hidden_size=size)
     common = dict(encoder_hidden_size_list=list(task.hidden))
-    if isinstance(task, PPOTask):
+    if isinstance(task, OnPolicyTask):
         heads = dict(share_encoder=task.pong, actor_head_layer_num=0, critic_head_layer_num=0)
         return common | heads | dict(activation="relu" if task.pong else "tanh")
     return common | (
@@ -112,7 +122,7 @@ def main() -> None:
             return model
 
         SampleCollector.collect, Policy._create_model = collect_and_tell, create_and_count  # type: ignore[method-assign]
-        pipeline = serial_pipeline_onpolicy if isinstance(TASKS[args.task], PPOTask) else serial_pipeline
+        pipeline = serial_pipeline_onpolicy if isinstance(TASKS[args.task], OnPolicyTask) else serial_pipeline
         with suppress(Finished):
             pipeline((main_config, create_config), seed=args.seed, max_env_step=10**9)
 

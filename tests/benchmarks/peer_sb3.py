@@ -1,4 +1,4 @@
-"""Stable-Baselines3's side: DQN with no double target, QR-DQN of its contrib, PPO, SAC and TD3.
+"""Stable-Baselines3's side: DQN with no double target, QR-DQN of its contrib, A2C, PPO, SAC and TD3.
 
 Run it with the interpreter of its own environment.
 """
@@ -16,7 +16,18 @@ import numpy as np
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from tests.benchmarks.meter import Finished, Meter
-from tests.benchmarks.settings import PONG, TASKS, DQNTask, PPOTask, QACTask, QRDQNTask, Task, parse_side
+from tests.benchmarks.settings import (
+    PONG,
+    TASKS,
+    A2CTask,
+    DQNTask,
+    OnPolicyTask,
+    PPOTask,
+    QACTask,
+    QRDQNTask,
+    Task,
+    parse_side,
+)
 
 
 def make_plain(env_id: str) -> Any:
@@ -41,7 +52,7 @@ def make_pong() -> Any:
 
 def make_model(task: Task, env: Any, seed: int) -> Any:
     """The learner, see `trained`."""
-    from stable_baselines3 import DQN, PPO, SAC, TD3
+    from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
 
     common: dict[str, Any] = dict(
         policy="CnnPolicy" if task.pong else "MlpPolicy",
@@ -53,19 +64,25 @@ def make_model(task: Task, env: Any, seed: int) -> Any:
         device="cpu",
     )
     steps, hidden = task.collect_steps // task.num_envs, list(task.hidden)
-    if isinstance(task, PPOTask):
-        net_arch = {} if task.pong else {"net_arch": {"pi": hidden, "vf": hidden}}
-        return PPO(
-            **common,
+    if isinstance(task, OnPolicyTask):
+        policy_kwargs: dict[str, Any] = {} if task.pong else {"net_arch": {"pi": hidden, "vf": hidden}}
+        common |= dict(
             n_steps=steps,
-            n_epochs=task.epochs,
             gae_lambda=task.gae_lambda,
-            clip_range=task.clip_ratio,
-            clip_range_vf=task.clip_ratio,
             ent_coef=task.entropy_weight,
             vf_coef=task.value_weight / 2,  # of the whole squared error here
             max_grad_norm=task.grad_norm,
-            policy_kwargs=net_arch | {"optimizer_kwargs": {"eps": 1e-8}},
+        )
+        if isinstance(task, A2CTask):
+            del common["batch_size"]
+            return A2C(**common, policy_kwargs=policy_kwargs)
+        assert isinstance(task, PPOTask)
+        return PPO(
+            **common,
+            n_epochs=task.epochs,
+            clip_range=task.clip_ratio,
+            clip_range_vf=task.clip_ratio,
+            policy_kwargs=policy_kwargs | {"optimizer_kwargs": {"eps": 1e-8}},
         )
     if isinstance(task, QACTask):
         common |= dict(train_freq=steps, gradient_steps=task.iterations, policy_kwargs={"net_arch": hidden})
@@ -78,7 +95,7 @@ def make_model(task: Task, env: Any, seed: int) -> Any:
         noise = NormalActionNoise(np.zeros(shape), np.full(shape, task.noise))
         return TD3(**common, action_noise=VectorizedActionNoise(noise, task.num_envs))
     assert isinstance(task, DQNTask)
-    policy_kwargs: dict[str, Any] = {} if task.pong else {"net_arch": hidden}
+    policy_kwargs = {} if task.pong else {"net_arch": hidden}
     if isinstance(task, QRDQNTask):
         from sb3_contrib import QRDQN as DQN
 

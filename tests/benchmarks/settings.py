@@ -20,6 +20,7 @@ class Task:
         collect_steps: Environment steps, of all environments together, between two rounds of updates.
         updates: Optimizer steps in a round.
         warm_steps: Environment steps before the clock starts (learning is under way by then).
+        run_steps: Environment steps of the measured window; None: as many as fit into the seconds that are asked for.
         parameters: Trainable parameters of the network, checked on every side.
     """
 
@@ -32,6 +33,7 @@ class Task:
     gamma: float
     parameters: int
     warm_steps: int = 2000
+    run_steps: int | None = None
     num_envs: int = 8
 
     @property
@@ -132,18 +134,47 @@ class QACTask(Task):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PPOTask(Task):
-    """PPO. The policy and the value clip alike; advantages are normalised in each batch, and computed once a collect.
+class OnPolicyTask(Task):
+    """A2C or PPO.
 
     Attributes:
         value_weight: Of half the squared error.
     """
 
-    clip_ratio: float
     gae_lambda: float = 0.95
     value_weight: float = 0.5
     entropy_weight: float = 0.01
     grad_norm: float = 0.5
+
+    def policy_config(self) -> dict[str, Any]:
+        """``policy`` of a config file, but for the model."""
+        config = super().policy_config()
+        config["collect"] |= {"gae_lambda": self.gae_lambda, "discount_factor": config.pop("discount_factor")}
+        config["learn"] |= {
+            "value_weight": self.value_weight,
+            "entropy_weight": self.entropy_weight,
+            "grad_clip_type": "clip_norm",
+            "grad_clip_value": self.grad_norm,
+        }
+        return config
+
+
+@dataclass(frozen=True, kw_only=True)
+class A2CTask(OnPolicyTask):
+    """A2C with RMSprop; a round is one update with all samples."""
+
+    def policy_config(self) -> dict[str, Any]:
+        """``policy`` of a config file, but for the model."""
+        config = super().policy_config()
+        config["learn"] |= {"optimizer": "rmsprop", "adam_eps": 1e-5}
+        return config
+
+
+@dataclass(frozen=True, kw_only=True)
+class PPOTask(OnPolicyTask):
+    """PPO. Policy and value clip alike; advantages are normalised in each batch, and computed once a collect."""
+
+    clip_ratio: float
 
     @property
     def epochs(self) -> int:
@@ -153,17 +184,12 @@ class PPOTask(Task):
     def policy_config(self) -> dict[str, Any]:
         """``policy`` of a config file, but for the model."""
         config = super().policy_config()
-        config["collect"] |= {"gae_lambda": self.gae_lambda, "discount_factor": config.pop("discount_factor")}
         config["learn"] |= {
             "epoch_per_collect": self.epochs,
             "clip_ratio": self.clip_ratio,
             "value_clip": True,
             "value_norm": False,
             "adv_norm": True,
-            "value_weight": self.value_weight,
-            "entropy_weight": self.entropy_weight,
-            "grad_clip_type": "clip_norm",
-            "grad_clip_value": self.grad_norm,
         }
         return config | {"action_space": "discrete", "recompute_adv": False}
 
@@ -186,7 +212,36 @@ CARTPOLE_DQN: dict[str, Any] = dict(
 CONTINUOUS: dict[str, Any] = dict(
     hidden=(256, 256), collect_steps=8, batch_size=256, learning_rate=3e-4, gamma=0.99, iterations=8
 )
+# SheepRL's table of training times: 65,536 steps of one process, or of two, each with more environments and samples
+SHEEPRL: dict[str, Any] = dict(gamma=0.99, run_steps=65_536)
+SHEEPRL_PPO: dict[str, Any] = SHEEPRL | dict(
+    env_id="CartPole-v1",
+    hidden=(64, 64),
+    updates=20,  # 10 epochs
+    learning_rate=1e-3,
+    entropy_weight=0.0,
+    parameters=9_155,
+    warm_steps=0,
+)
+SHEEPRL_A2C: dict[str, Any] = SHEEPRL_PPO | dict(updates=1, learning_rate=7e-4)
+SHEEPRL_SAC: dict[str, Any] = SHEEPRL | dict(
+    env_id="LunarLanderContinuous-v3",
+    hidden=(256, 256),
+    algorithm="sac",
+    iterations=1,
+    updates=3,
+    learning_rate=3e-4,
+    buffer_size=65_536,
+    learning_starts=100,
+    parameters=206_854,
+)
 TASKS: dict[str, Task] = {
+    "sheeprl_ppo": PPOTask(num_envs=1, collect_steps=128, batch_size=64, clip_ratio=0.2, **SHEEPRL_PPO),
+    "sheeprl_ppo_two": PPOTask(num_envs=2, collect_steps=256, batch_size=128, clip_ratio=0.2, **SHEEPRL_PPO),
+    "sheeprl_a2c": A2CTask(num_envs=1, collect_steps=5, batch_size=5, **SHEEPRL_A2C),
+    "sheeprl_a2c_two": A2CTask(num_envs=2, collect_steps=40, batch_size=40, **SHEEPRL_A2C),
+    "sheeprl_sac": QACTask(num_envs=4, collect_steps=4, batch_size=256, **SHEEPRL_SAC),
+    "sheeprl_sac_two": QACTask(num_envs=8, collect_steps=8, batch_size=512, **SHEEPRL_SAC),
     "cartpole_dqn": DQNTask(parameters=25_538, **CARTPOLE_DQN),
     "cartpole_ppo": PPOTask(
         env_id=CARTPOLE,
