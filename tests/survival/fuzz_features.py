@@ -95,6 +95,7 @@ FEATURES: tuple[dict[str, Any], ...] = (
     {"policy.collect.n_sample": 40},
     {"policy.collect.noise_type": "ou"},
     {"policy.eval.eps": 0.1},
+    {"policy.eval.average": 0.1},
     {"policy.other.replay_buffer.replay_buffer_size": 200},
 )
 COUNTED = ("seconds", "metrics_position", "duration", "interrupt")  # entries of a state that may differ
@@ -148,7 +149,9 @@ def check_item(config: str, values: dict[str, Any], rng: random.Random) -> str:
     limits = {} if any(part in config for part in OFFLINE) else {"max_env_step": 600}
     try:
         last = train(config, "whole", values, limits)
-    except UserError:
+    except UserError as error:
+        if "policy.random_collect_size" not in values and "policy.random_collect_size" in str(error):
+            return check_item(config, values | {"policy.random_collect_size": 100}, rng)  # it exceeds the limit
         return "refused"
     if last < 2:
         return "too short"
