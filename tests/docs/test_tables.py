@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks import tables
 from tests.docs.test_docs import PAGES, ROOT
+from tests.results.helpers import write_run
 
 TABLE = re.compile(r"(?:^\|.*\n)+", re.M)
 TEST_FILE = re.compile(r"`((?:\w+/)+test_\w+\.py)`")
@@ -42,3 +44,23 @@ def test_the_installation_page_lists_every_extra_and_errors_name_no_other() -> N
     named = {name for names in re.findall(r"ding_lite\[([a-z0-9,]+)\]", code) for name in names.split(",")}
     assert named
     assert named <= extras
+
+
+def test_the_tables_of_benchmarks_are_those_of_the_curves_in_the_repository() -> None:
+    page = tables.PAGE.read_text()
+    assert tables.filled(page) == page, "run 'python -m tests.benchmarks.tables --write'"
+    paths = list(tables.RESULTS.iterdir())
+    assert {match[2] for match in tables.BLOCK.finditer(page)} == {path.stem for path in paths}
+    assert sum(path.stat().st_size for path in paths) < 3e6
+
+
+def test_the_curves_of_runs_are_added_in_the_place_of_earlier_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    for returns in ([10.0, 60.0], [10.0, 199.0, 100.0]):
+        write_run(tmp_path / str(len(returns)), 3, returns)
+        tables.add("new", [str(tmp_path / str(len(returns)))], None)
+    header, _, row = tables.table("new").splitlines()
+    assert row.split(" | ")[1:-1] == ["dqn", "3", "195", "0.1", "0.2", "100", "150"]  # 199 and 100 are 150 on average
+    assert "over 100 new episodes" not in header  # a column without figures

@@ -1,0 +1,147 @@
+"""Prints the tables of learning curves from docs/results/*.csv: ``python -m tests.benchmarks.tables``.
+
+``--write`` puts them into docs/benchmarks.md, between ``<!-- results/NAME.csv -->`` and ``<!-- end -->``. ``--add NAME
+DIR...`` first adds the evaluations of the runs in directories to a file, in the place of those of the same task,
+algorithm and seed; ``--algorithm`` names them. A line without ``env_step`` is the mean return of a run's best
+checkpoint over 100 new episodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ding_lite.results.run import RETURN, find_runs
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE, RESULTS = DOCS / "benchmarks.md", DOCS / "results"
+BLOCK = re.compile(r"(<!-- results/(\w+)\.csv -->\n).*?(?=<!-- end -->)", re.S)
+COLUMNS = ("task", "algorithm", "seed", "env_step", "return", "seconds")
+GOALS = {  # the return at which a task counts as solved here
+    "CartPole-v0": 195,
+    "CartPole-v1": 475,
+    "Acrobot-v1": -100,
+    "MountainCar-v0": -110,
+    "Pendulum-v1": -200,
+    "LunarLander-v3": 200,
+    "LunarLanderContinuous-v3": 200,
+    "memory": 0.99,
+    "PongNoFrameskip-v4": 20,
+}
+HEADER = (
+    *("task", "algorithm", "seeds", "goal", "thousand env steps to it", "thousand env steps", "last return"),
+    *("mean from the goal on", "over 100 new episodes", "seconds"),
+)
+Row = dict[str, str]
+
+
+def read(name: str) -> list[Row]:
+    """Return the lines of a file of curves."""
+    with (RESULTS / f"{name}.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def add(name: str, folders: Iterable[str], algorithm: str | None) -> None:
+    """Add the evaluations of the runs in folders to a file of curves."""
+    new = [
+        dict(
+            zip(
+                COLUMNS,
+                (run.env, algorithm or run.algorithm, str(run.seed), *map("{:.6g}".format, figures)),
+                strict=True,
+            )
+        )
+        for run in find_runs(folders)
+        for figures in zip(*run.column(RETURN), run.column(RETURN, "seconds")[0], strict=True)
+    ]
+    replaced = {_run(row) for row in new}
+    old = read(name) if (RESULTS / f"{name}.csv").exists() else []
+    rows = sorted([row for row in old if _run(row) not in replaced] + new, key=_run)
+    with (RESULTS / f"{name}.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def table(name: str) -> str:
+    """Return the table of a file: a line for each algorithm of a task, or for each run of Pong."""
+    runs = {key: list(rows) for key, rows in itertools.groupby(read(name), _run)}
+    if name == "pong":
+        return curves(runs)
+    rows = [HEADER]
+    for (task, algorithm), keys in itertools.groupby(runs, lambda key: key[:2]):
+        seeds, *cells = zip(*(summary(runs[key], GOALS[task]) for key in keys), strict=True)
+        rows.append((task, algorithm, ", ".join(seeds), str(GOALS[task]), *(", ".join(filter(None, c)) for c in cells)))
+    columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
+    return _lines(zip(*columns, strict=True))
+
+
+def summary(rows: list[Row], goal: float) -> list[str]:
+    """Return seed, thousand env steps to the goal and in all, last return, mean from the goal on, check, seconds."""
+    curve = [(int(float(row["env_step"])), float(row["return"])) for row in rows if row["env_step"]]
+    check = [_number(float(row["return"])) for row in rows if not row["env_step"]]
+    after = curve[next((place for place, (_, value) in enumerate(curve) if value >= goal), len(curve)) :]
+    return [
+        rows[0]["seed"],
+        f"{after[0][0] / 1000:.3g}" if after else "-",
+        f"{curve[-1][0] / 1000:.3g}",
+        _number(curve[-1][1]),
+        _number(sum(value for _, value in after) / len(after)) if after else "-",
+        *(check or [""]),
+        max((f"{float(row['seconds']):.0f}" for row in rows if row["seconds"]), key=float, default=""),
+    ]
+
+
+def curves(runs: dict[tuple[str, str, int], list[Row]]) -> str:
+    """Return a table with the returns of each run at all env steps of evaluations."""
+    found = {
+        key: {round(float(row["env_step"]) / 1000): row["return"] for row in rows if row["env_step"]}
+        for key, rows in runs.items()
+    }
+    steps = sorted({step for curve in found.values() for step in curve if step})
+    rows = [["run", "seed", *(f"{step}k" for step in steps)]]
+    for (_, algorithm, seed), curve in found.items():
+        rows.append([algorithm, str(seed), *(f"{float(curve[step]):.1f}" if step in curve else "" for step in steps)])
+    return _lines(rows)
+
+
+def filled(page: str) -> str:
+    """Return a page with the tables of today's files."""
+    return BLOCK.sub(lambda match: match[1] + table(match[2]), page)
+
+
+def _lines(rows: Iterable[Sequence[str]]) -> str:
+    header, *rest = (f"| {' | '.join(row)} |\n" for row in rows)
+    return header + re.sub(r"[^|\n]+", "---", header) + "".join(rest).replace("|  ", "| ")
+
+
+def _run(row: Row) -> tuple[str, str, int]:
+    return row["task"], row["algorithm"], int(row["seed"])
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 10 else f"{value:.2g}"
+
+
+def main() -> None:
+    """Print or write the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="into docs/benchmarks.md")
+    parser.add_argument("--add", nargs="+", metavar=("NAME", "DIR"), help="a file, and directories of runs")
+    parser.add_argument("--algorithm", help="of what --add adds (default: the runs' own)")
+    args = parser.parse_args()
+    if args.add:
+        add(args.add[0], args.add[1:], args.algorithm)
+    if args.write:
+        PAGE.write_text(filled(PAGE.read_text()))
+    else:
+        for path in sorted(RESULTS.glob("*.csv")):
+            print(f"{path.stem}\n\n{table(path.stem)}")
+
+
+if __name__ == "__main__":
+    main()
