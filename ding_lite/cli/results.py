@@ -79,7 +79,7 @@ class Plot(Command):
 
 
 class Compare(Command):
-    """Compare runs in a table: returns, steps to a threshold; or scores over all tasks.
+    """Compare runs in a table: returns, steps, scores over tasks.
 
     Runs that differ only in their seed are one row. With --by run every run is a row.
     """

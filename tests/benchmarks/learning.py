@@ -118,11 +118,12 @@ def learn(name: str, seed: int, nproc: int, folder: Path, timeout: float = 4 * 3
 
 
 def check(name: str, seed: int, nproc: int, folder: Path, episodes: int) -> float:
-    """Return the mean return of a run's best checkpoint over episodes that the run has not seen."""
+    """Return the mean return of a run's best checkpoint over episodes that the run has not seen, and keep it there."""
     experiment = folder / f"{name}_{nproc}_{seed}"
     path = experiment / "ckpt" / "ckpt_best.pth.tar"
     with contextlib.redirect_stdout(io.StringIO()):
         info = evaluate_checkpoint(str(experiment / "total_config.py"), str(path), seed=1000 + seed, n_episode=episodes)
+    (experiment / "check.json").write_text(json.dumps(info["return_mean"]))
     return info["return_mean"]
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import csv
 import itertools
+import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -47,17 +48,14 @@ def read(name: str) -> list[Row]:
 
 def add(name: str, folders: Iterable[str], algorithm: str | None) -> None:
     """Add the evaluations of the runs in folders to a file of curves."""
-    new = [
-        dict(
-            zip(
-                COLUMNS,
-                (run.env, algorithm or run.algorithm, str(run.seed), *map("{:.6g}".format, figures)),
-                strict=True,
-            )
-        )
-        for run in find_runs(folders)
-        for figures in zip(*run.column(RETURN), run.column(RETURN, "seconds")[0], strict=True)
-    ]
+    new = []
+    for run in find_runs(folders):
+        figures = list(zip(*run.column(RETURN), run.column(RETURN, "seconds")[0], strict=True))
+        lines = [tuple(map("{:.6g}".format, line)) for line in figures]
+        check = run.path / "check.json"
+        lines += [("", f"{json.loads(check.read_text()):.6g}", "")] if check.exists() else []
+        names = (run.env, algorithm or run.algorithm, str(run.seed))
+        new += [dict(zip(COLUMNS, (*names, *line), strict=True)) for line in lines]
     replaced = {_run(row) for row in new}
     old = read(name) if (RESULTS / f"{name}.csv").exists() else []
     rows = sorted([row for row in old if _run(row) not in replaced] + new, key=_run)
