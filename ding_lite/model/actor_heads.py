@@ -29,6 +29,7 @@ class GaussianHead(nn.Module):
         fixed_sigma_value: the constant.
         bound_type: 'tanh' keeps mu between -1 and 1; None: no bound.
         norm_type: normalisation of the hidden layers, see `with_norm`.
+        residual: see `MLP`.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class GaussianHead(nn.Module):
         fixed_sigma_value: float = 0.3,
         bound_type: str | None = None,
         norm_type: str | None = None,
+        residual: bool = False,
     ) -> None:
         super().__init__()
         self._sigma_type, self._fixed_sigma, self._bound = sigma_type, fixed_sigma_value, bound_type is not None
@@ -47,7 +49,7 @@ class GaussianHead(nn.Module):
             self.log_sigma_param = nn.Parameter(torch.zeros(1, size_out))
         # if conditioned, the last layer computes mu and log sigma in one product
         number = size_out * (2 if sigma_type == "conditioned" else 1)
-        self.mlp = MLP([*inner, number], activation, output=True, norm_type=norm_type)
+        self.mlp = MLP([*inner, number], activation, output=True, norm_type=norm_type, residual=residual)
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:
         """Return `mu` and `sigma`, both `[B, D]`, for features `[B, sizes[0]]`."""

@@ -59,7 +59,7 @@ class ACER(DiscreteQAC):
         encoder_hidden_size_list: sizes of an encoder's layers; for images three convolutions' channels, then the
             dense layer's size.
         actor_head_layer_num: hidden layers in the policy's head before its output.
-        critic_head_layer_num: hidden layers in the critic's head before its output.
+        critic_head_layer_num: hidden layers in the critic's head before its output; None: 1.
         **options: see `DiscreteQAC`.
     """
 

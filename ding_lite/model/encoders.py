@@ -96,6 +96,12 @@ def named_encoder(
     return module
 
 
+def residual_head_sizes(encoder: EncoderChoice) -> tuple[int, int, int] | None:
+    """Return `SimBaEncoder.head_sizes` if this is the encoder; None for encoders that only encode observations."""
+    name = encoder.get("type", "") if isinstance(encoder, Mapping) else encoder
+    return None if name is None else getattr(ENCODER_REGISTRY.find(name), "head_sizes", None)
+
+
 def _dims_of(obs_shape: ObsShape) -> Iterator[int]:
     """Yield the number of dimensions of an observation, or of each part of a dict."""
     if isinstance(obs_shape, Mapping):
@@ -217,11 +223,8 @@ class FCEncoder(MLP):
         *,
         layer_norm: bool = False,
     ) -> None:
-        if res_block and len(set(hidden_size_list)) > 1:
-            raise ConfigError(
-                "policy.model.encoder.res_block=True needs layers of one size: set "
-                f"policy.model.encoder_hidden_size_list to equal numbers, got {list(hidden_size_list)}."
-            )
+        if res_block:
+            _check_equal(".res_block=True", hidden_size_list)
         sizes = [obs_shape if isinstance(obs_shape, int) else obs_shape[0], *hidden_size_list]
         norm_type = "LN" if layer_norm else norm_type
         super().__init__(sizes[:2] if res_block else sizes, activation, norm_type=norm_type)
@@ -230,6 +233,37 @@ class FCEncoder(MLP):
             for _ in hidden_size_list:
                 one, two = (with_norm(nn.Linear(size, size), size, norm_type) for _ in range(2))
                 self.append(DenseBlock(one, two, activation))
+
+
+def _check_equal(option: str, sizes: Sequence[int]) -> None:
+    if len(set(sizes)) > 1:
+        raise ConfigError(
+            f"policy.model.encoder{option} needs layers of one size: set policy.model.encoder_hidden_size_list to "
+            f"equal numbers, got {list(sizes)}."
+        )
+
+
+@ENCODER_REGISTRY.register("simba")
+class SimBaEncoder(MLP):
+    """Maps vectors to features by the residual network of SimBa, see `MLP`.
+
+    The critics of a `QAC` need such a network for observations and actions together. Without
+    `encoder_hidden_size_list`, the heads of `ActorCritic` therefore consist of these layers.
+
+    Args:
+        obs_shape: a list of the length of a vector.
+        hidden_size_list: equal numbers, the size of each residual block.
+        activation: see `Activation`; the paper's is 'relu'.
+    """
+
+    obs_dims: ClassVar[int] = 1
+    head_sizes: ClassVar[tuple[int, int, int]] = (128, 512, 2)  # the paper's: actor, critic, blocks of a critic
+
+    def __init__(
+        self, obs_shape: Sequence[int], hidden_size_list: Sequence[int], activation: Activation = "relu"
+    ) -> None:
+        _check_equal("='simba'", hidden_size_list)
+        super().__init__([obs_shape[0], hidden_size_list[0], *hidden_size_list], activation, residual=True)
 
 
 class ConvBlock(nn.Module):

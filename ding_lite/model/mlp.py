@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -50,6 +51,21 @@ def check_norm_type(norm_type: str | None) -> None:
         )
 
 
+class PreNormBlock(nn.Module):
+    """A residual block of two linear layers f and g: x + g(activation(f(LayerNorm(x))))."""
+
+    def __init__(self, size: int, activation: Activation) -> None:
+        super().__init__()
+        self.norm, self.one, self.two = nn.LayerNorm(size), nn.Linear(size, 4 * size), nn.Linear(4 * size, size)
+        for layer in (self.one, self.two):
+            nn.init.kaiming_normal_(layer.weight)
+            nn.init.zeros_(layer.bias)
+        self._activation = find_activation(activation)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.two(self._activation(self.one(self.norm(x))))
+
+
 class MLP(nn.ModuleList):
     """Linear layers, each followed by the activation.
 
@@ -63,6 +79,8 @@ class MLP(nn.ModuleList):
         output: whether this is the head of a network.
         linear: function of the input and output size that creates a layer.
         norm_type: normalisation before each activation, see `with_norm`.
+        residual: the hidden layers are those of SimBa (Lee et al. 2024, arXiv:2410.09754) instead: a linear layer, a
+            `PreNormBlock` for each further size, and layer normalisation. All their sizes are equal.
     """
 
     def __init__(
@@ -72,12 +90,19 @@ class MLP(nn.ModuleList):
         output: bool = False,
         linear: Callable[[int, int], nn.Module] = nn.Linear,
         norm_type: str | None = None,
+        residual: bool = False,
     ) -> None:
-        super().__init__([linear(*pair) for pair in itertools.pairwise(sizes)])
+        check_norm_type(norm_type)
+        hidden = sizes[: len(sizes) - output]
+        if residual:
+            layers: list[nn.Module] = [linear(*hidden[:2]), *(PreNormBlock(size, activation) for size in hidden[2:])]
+            nn.init.orthogonal_(cast("Tensor", layers[0].weight))
+            layers.append(nn.LayerNorm(hidden[-1]))
+        else:
+            layers = [with_norm(linear(*pair), pair[1], norm_type) for pair in itertools.pairwise(hidden)]
+        super().__init__([*layers, linear(*sizes[-2:])] if output else layers)
         self._activation = find_activation(activation)
-        self._output, self._num_hidden = output, len(sizes) - 1 - output
-        for index in range(self._num_hidden):
-            self[index] = with_norm(self[index], sizes[index + 1], norm_type)
+        self._output, self._num_hidden = output, 0 if residual else len(layers)  # layers with the activation after them
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `[..., sizes[-1]]` for features `[..., sizes[0]]`."""

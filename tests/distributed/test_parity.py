@@ -23,6 +23,8 @@ from tests.distributed import parity
 from tests.distributed.launcher import run_ranks
 
 RATE = "{'type': 'exponential', 'start': 0.01, 'end': 0.001, 'over': 3, 'by': 'iteration'}"
+SIMBA = ["policy.model.encoder=simba", "policy.model.encoder_hidden_size_list=None",
+         *(f"policy.model.{name}_head_hidden_size=8" for name in ("actor", "critic"))]  # fmt: skip
 OPTIONS = {
     "dqn": [
         *([], ["policy.noisy_net=True"]),
@@ -80,8 +82,9 @@ OPTIONS = {
         [],
         ["policy.nstep=3", "policy.priority=True", "policy.priority_IS_weight=True", "policy.learn.log_space=False"],
         ["policy.learn.auto_alpha=False", f"policy.learn.alpha={RATE}"],
+        SIMBA,
     ],
-    "td3": [["policy.priority=True", "policy.priority_IS_weight=True"]],
+    "td3": [["policy.priority=True", "policy.priority_IS_weight=True", *SIMBA]],
     "paddpg": [
         *([], ["policy.nstep=3", "policy.priority=True", "policy.priority_IS_weight=True"]),
         ["policy.model.twin_critic=True", "policy.learn.noise=True", "policy.learn.actor_update_freq=2"],

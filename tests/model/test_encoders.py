@@ -131,6 +131,8 @@ def test_the_positions_of_the_arguments_are_those_of_di_engine() -> None:
 def test_sizes_that_do_not_fit_are_one_clear_line() -> None:
     with pytest.raises(ConfigError, match=r"res_block=True needs layers of one size: .* equal numbers, got \[5, 6\]"):
         FCEncoder(3, [5, 6], res_block=True)
+    with pytest.raises(ConfigError, match=r"encoder='simba' needs layers of one size: .* numbers, got \[5, 6\]"):
+        create_encoder(3, [5, 6], encoder="simba")
     with pytest.raises(ConfigError, match=r"three sections .* like \[16, 32, 32, 256\], got \[16, 256\]"):
         IMPALAEncoder((3, 8, 8), [16, 256])
 

@@ -76,7 +76,7 @@ def test_options_of_a_name_are_keys_that_are_checked() -> None:
     [
         ("impla", r"Unknown policy\.model\.encoder type 'impla'\. Did you mean 'impala'\?"),
         (dict(type="cnv"), r"Unknown policy\.model\.encoder type 'cnv'\. Did you mean 'conv'\?"),
-        (dict(layer_norm=True), r"Unknown policy\.model\.encoder type ''\. Registered: conv, fc, impala"),
+        (dict(layer_norm=True), r"Unknown policy\.model\.encoder type ''\. Registered: conv, fc, impala, simba"),
         (3, r"Unknown policy\.model\.encoder type '3'"),
         (
             dict(type="conv", kernel_sizes=[3]),

@@ -56,6 +56,24 @@ def test_layers_may_come_before_the_heads(cls: type[QAC]) -> None:
         assert model.critic.heads[0][0].in_features == 6 + 2  # type: ignore[index]
 
 
+def test_with_simba_the_heads_are_the_papers_networks() -> None:
+    model, obs, action = QAC(3, 2, "reparameterization", True, encoder="simba"), torch.randn(7, 3), torch.rand(7, 2)
+    x = torch.cat([obs, action], -1)
+    first, *blocks, norm, last = list(model.critic.heads[1])  # type: ignore[call-overload]
+    assert (first.out_features, len(blocks), blocks[0].one.out_features) == (512, 2, 2048)
+    x = first(x)
+    for block in blocks:
+        normed = (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True, correction=0) + 1e-5).sqrt()
+        x = x + block.two(torch.relu(block.one(normed)))
+    torch.testing.assert_close(model.critic(obs, action=action)[1], last(norm(x)).squeeze(-1))
+    first, *blocks, norm, last = list(model.actor.head.mlp)  # type: ignore[arg-type]
+    assert (first.out_features, len(blocks)) == (128, 1)
+    torch.testing.assert_close(first.weight.T @ first.weight, torch.eye(3))  # orthogonal at first
+    options = dict(actor_head_hidden_size=16, critic_head_hidden_size=8, critic_head_layer_num=3)
+    small = QAC(3, 2, "regression", encoder=dict(type="simba"), **options)  # type: ignore[arg-type]
+    assert (small.actor_sizes, small.critic_sizes) == ([16, 16], [8] * 4)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
