@@ -169,6 +169,7 @@ class RunSetup:
             interrupt,
             on_progress,
             cfg.policy.eval.evaluator.eval_at_start,
+            cfg.policy.eval.evaluator.eval_after,
         )
 
     def create_replay_buffer(self, built: Policy) -> ReplayBuffer:
