@@ -14,13 +14,15 @@ from ding_lite.utils.registry import ConfigError
 OPTIONS: dict[str, Any] = {
     "cpp_wrapper": True,  # C++ calls the kernels; Python takes a third of a small network's step
     "compile_threads": 1,  # compile in this process, so that no workers are left when the run ends
+    "cpp.vec_isa_ok": True,  # torch would compile six programs to see whether g++ knows the processor's instructions
+    "cpp_cache_precompile_headers": False,  # precompiling costs more than it saves in up to four graphs
 }
 
 
 class CompiledLoss:
     """A loss whose forward and backward passes are one compiled graph. Results differ from eager ones by rounding.
 
-    The first batch compiles, which takes 10 to 60 seconds and needs a C++ compiler. A batch of a second size compiles
+    The first batch compiles, which takes 10 to 30 seconds and needs a C++ compiler. A batch of a second size compiles
     once more, for batches of any size. Torch keeps the result on disk, and the next run starts faster.
     """
 
