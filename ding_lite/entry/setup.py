@@ -178,6 +178,8 @@ class RunSetup:
         options = {key: value for key, value in policy.other.replay_buffer.items() if key != "type"}
         options |= {key: policy[key] for key in ("unroll_len", "burnin_step") if key in policy}
         options |= {} if built.reads_next_obs else {"next_obs": False}
+        if options.get("device") == "cuda":
+            options["device"] = built.device  # the CPU where there is no GPU
         return BUFFER_REGISTRY.find(policy.other.replay_buffer.type)(
             num_envs=cfg.env.collector_env_num,
             nstep=policy.get("nstep", 1),
@@ -324,6 +326,7 @@ def policy_process(setup: RunSetup, *seed_path: str | int, fields: tuple[str, ..
     * The random generators of the process are seeded, by the config's seed and `seed_path`, which names their use.
     * torch gets `policy.num_threads` threads, at most as many as cores. Without that key, a small network gets one.
     * Denormal numbers (below 1e-38) are rounded to 0 from now on, see `flush_denormals`.
+    * On a GPU, convolutions use deterministic algorithms if `policy.deterministic` says so.
     * Freed memory is kept, see `keep_freed_memory`.
 
     Without 'learn' in `fields`, the policy has no optimizer.
@@ -334,6 +337,7 @@ def policy_process(setup: RunSetup, *seed_path: str | int, fields: tuple[str, ..
     threads, wanted = torch.get_num_threads(), setup.cfg.policy.num_threads
     try:
         keep_freed_memory()
+        torch.backends.cudnn.deterministic = setup.cfg.policy.get("deterministic", False)
         torch.set_num_threads(min(wanted or threads, usable_cores()))
         set_seed(derive_seeds(setup.cfg.seed, *seed_path, n=1)[0])
         policy = setup.create_policy(fields)

@@ -64,17 +64,20 @@ class explore(AbstractContextManager[None]):  # noqa: N801 (it is used as a func
 
     A module without noisy layers is not changed. The layers are looked up when the object is created, and it can be
     entered any number of times.
+
+    Attributes:
+        layers: the noisy layers.
     """
 
     def __init__(self, module: nn.Module) -> None:
-        self._layers = list(_noisy_layers(module).values())
+        self.layers = list(_noisy_layers(module).values())
 
     def __enter__(self) -> None:
-        for layer in self._layers:
+        for layer in self.layers:
             layer._exploring = True
 
     def __exit__(self, *error: object) -> None:
-        for layer in self._layers:
+        for layer in self.layers:
             layer._exploring = False
 
 

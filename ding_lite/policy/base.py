@@ -23,6 +23,7 @@ from ding_lite.model.noisy import explore
 from ding_lite.policy.common_keys import COMMON_KEYS, check_common_keys
 from ding_lite.rl_utils.distribution import mode
 from ding_lite.torch_utils import networks
+from ding_lite.torch_utils.cuda_graph import CudaGraphs
 from ding_lite.torch_utils.data_parallel import synchronize_batchnorm, uses_ddp
 from ding_lite.torch_utils.minibatch import minibatches, rank_sizes
 from ding_lite.torch_utils.normalizer import Normalizer
@@ -100,11 +101,15 @@ class Policy:
                 f"expected policy.multi_gpu=True with {get_world_size()} processes, got policy.multi_gpu=False: "
                 "each process would train a model of its own; set policy.multi_gpu=True."
             )
-        self._schedules = Schedules(cfg, type(self), torch.tensor, partial(torch.tensor, dtype=torch.float64))
-        self._cfg = cfg = self._schedules.cfg  # a copy if there are schedules, whose numbers change
         on_gpu = cfg.cuda and torch.cuda.is_available()
         number = get_local_rank() % torch.cuda.device_count() if on_gpu else 0
         self._device = torch.device("cuda", number) if on_gpu else torch.device("cpu")
+        create_input, create_figure = (
+            partial(torch.tensor, device=self._device),
+            partial(torch.tensor, dtype=torch.float64),
+        )
+        self._schedules = Schedules(cfg, type(self), create_input, create_figure)
+        self._cfg = cfg = self._schedules.cfg  # a copy if there are schedules, whose numbers change
         self._model = (model if model is not None else self._create_model()).to(self._device)
         if uses_ddp(cfg) and cfg.ddp.sync_batchnorm:
             self._model = synchronize_batchnorm(self._model)
@@ -124,6 +129,8 @@ class Policy:
         share = cfg.eval.average
         self._average = WeightAverage(self._model, share) if share and "learn" in enable_field else None
         self._exploring = explore(self._model)
+        captures = on_gpu and cfg.cuda_graph == "auto" and not self._exploring.layers
+        self._graphs = CudaGraphs() if captures else None  # of the networks that act, unless they draw noise
 
     def _create_model(self) -> nn.Module:
         """Return a new model. Only here, parameters are initialised: not those of a model that the user passes."""
@@ -437,8 +444,14 @@ class Policy:
 
         It is float32, even with `policy.precision='bf16'`.
         """
+        obs = self._to_device(obs)
+        if self._graphs is not None and torch.is_inference_mode_enabled():
+            return self._graphs.call(self._forward, network, obs, **kwargs)
+        return self._forward(network, obs, **kwargs)
+
+    def _forward(self, network: nn.Module, obs: Any, **kwargs: Any) -> Any:
         with self._autocast():
-            output = network(self._to_device(obs), **kwargs)
+            output = network(obs, **kwargs)
         return output if self._cfg.precision == "float32" else tree_map(Tensor.float, output)
 
     def _run_frozen(self, network: nn.Module, obs: Any, **kwargs: Any) -> Any:

@@ -83,6 +83,13 @@ RUN_KEYS: dict[str, Any] = dict(
         "number type of forward and backward passes: 'float32', or 'bf16' with torch's autocast",
         choices=("float32", "bf16"),
     ),
+    cuda_graph=Key(
+        "auto",
+        "'auto': replay losses, updates and acting networks as CUDA graphs where possible; 'off': launch every kernel",
+        choices=("auto", "off"),
+        needs="cuda",
+    ),
+    deterministic=Key(False, "convolutions on a GPU repeat to the bit, so that a resumed run does", needs="cuda"),
     compile=Key(False, "compile loss and gradient with torch.compile, in the first iteration; on CPUs this needs g++"),
 )
 LEARN_KEYS: dict[str, Any] = dict(
@@ -161,6 +168,7 @@ REPLAY_KEYS: dict[str, Any] = dict(
         replay_buffer=dict(
             type=Key("", "'uniform' or 'prioritized'; empty: determined by policy.priority"),
             replay_buffer_size=Key(100000, "capacity: env steps per rank", low=1),
+            device=Key("cpu", "whose memory holds the steps: 'cpu' or 'cuda'", choices=("cpu", "cuda"), needs="cuda"),
         ),
     ),
 )

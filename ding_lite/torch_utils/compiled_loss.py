@@ -1,4 +1,4 @@
-"""Compiles a loss and its gradient with torch.compile, as one graph."""
+"""Computes a loss and its gradient as one graph: compiled by torch.compile, or replayed on a GPU."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ding_lite.torch_utils.cuda_graph import CudaGraphs, copies
 from ding_lite.torch_utils.optimizer import Loss
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.registry import ConfigError
@@ -19,25 +20,56 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-class CompiledLoss:
-    """A loss whose forward and backward passes are one compiled graph. Results differ from eager ones by rounding.
+class GraphedLoss:
+    """Base class of losses whose forward and backward passes are one function, without state in between."""
+
+    def __init__(self, loss: Loss, flat: FlatParameters) -> None:
+        self._loss, self._flat = loss, flat
+
+    def _compute(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor], tuple[Tensor, ...]]:
+        loss, figures = self._loss(batch)
+        gradients = torch.autograd.grad(loss, self._flat.parameters, allow_unused=True, materialize_grads=True)
+        return loss.detach(), figures, gradients
+
+
+class CapturedLoss(GraphedLoss):
+    """A loss that a GPU replays as a CUDA graph, see `CudaGraphs`; the graph also writes the gradient into `flat`.
+
+    If the loss is a method, numbers that are attributes of its object may change: there is a graph for each of them.
+    """
+
+    def __init__(self, loss: Loss, flat: FlatParameters) -> None:
+        super().__init__(loss, flat)
+        self._graphs = CudaGraphs()
+        self._attributes = vars(getattr(loss, "__self__", self))
+
+    def _write_gradient(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        loss, figures, gradients = self._compute(batch)
+        torch._foreach_copy_(self._flat.gradients, gradients)
+        self._flat.flag.copy_(loss * 0)
+        return {**figures, "": loss}
+
+    def __call__(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Write the gradient; return the loss of a batch and detached figures."""
+        numbers = tuple(value for value in self._attributes.values() if isinstance(value, int | float))
+        figures = copies(self._graphs.run(self._write_gradient, batch, key=numbers))
+        return figures.pop(""), figures
+
+
+class CompiledLoss(GraphedLoss):
+    """A loss compiled by torch.compile. Results differ from eager ones by rounding.
 
     The first batch compiles, which takes 10 to 30 seconds and needs a C++ compiler. A batch of a second size compiles
     once more, for batches of any size. Torch keeps the result on disk, and the next run starts faster.
     """
 
     def __init__(self, loss: Loss, flat: FlatParameters) -> None:
-        self._loss, self._flat = loss, flat
+        super().__init__(loss, flat)
         self._gradients: tuple[Tensor, ...] = ()
         torch._dynamo.config.trace_autograd_ops = True  # otherwise backward is a separate graph
         torch._dynamo.config.allow_rnn = True  # otherwise it refuses to see torch's LSTM, even to read its weights
         alone: dict[str, Any] = {"isolate_recompiles": True}  # torch limits how often a function may be compiled
         self._graph = torch.compile(self._compute, fullgraph=True, options=OPTIONS, **alone)
-
-    def _compute(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor], tuple[Tensor, ...]]:
-        loss, figures = self._loss(batch)
-        gradients = torch.autograd.grad(loss, self._flat.parameters, allow_unused=True, materialize_grads=True)
-        return loss.detach(), figures, gradients
 
     def __call__(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of a batch and detached figures; raise `ConfigError` if torch cannot compile the loss."""

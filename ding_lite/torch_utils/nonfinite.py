@@ -38,7 +38,8 @@ class _Step(NamedTuple):
 class StepCheck:
     """Decides whether an optimizer step may be taken. All ranks call the same methods in the same order.
 
-    The order of a step is: loss, `begin`, zero the gradient, `mark`, backward, average, norm, `passes`.
+    The order of a step is: loss, `begin`, zero the gradient, `mark`, backward, average, norm, `passes`, update, `end`.
+    From the norm to the update, a GPU may replay a CUDA graph instead.
 
     Args:
         on_nonfinite: 'stop' raises `NonFiniteError`; 'skip' counts the skipped steps and warns about the first.
@@ -53,11 +54,12 @@ class StepCheck:
         self._stop, self._module = on_nonfinite == "stop", module
         self._step = _Step({}, {})
         self._loss: Tensor | float = 0.0
-        self._pending: tuple[_Step, Tensor, torch.cuda.Event | None] | None = None
+        self._pending: tuple[_Step, Tensor] | None = None
+        self._event: torch.cuda.Event | None = None  # the verdict on the pending step has arrived
         self._verdict: Tensor | None = None  # verdict on the pending step (1: skipped), in memory that a GPU can write
 
-    def begin(self, batch: dict[str, Any], figures: dict[str, Tensor]) -> None:
-        """Begin a step, whose batch and figures an error message would name.
+    def begin(self, batch: dict[str, Any], figures: dict[str, Tensor], loss: Tensor) -> None:
+        """Begin a step, whose batch, figures and loss an error message would name.
 
         If the result of the previous step is not known yet, it is read now, so the gradient of that step must not have
         been zeroed.
@@ -67,13 +69,14 @@ class StepCheck:
         """
         self._step = _Step(batch, figures)
         self._resolve()
+        self._loss = loss.detach() if loss.is_cuda else loss.item()
 
     def _resolve(self) -> None:
         if self._pending is None:
             return
-        (step, loss, event), self._pending = self._pending, None
-        if event is not None:
-            event.synchronize()
+        (step, loss), self._pending = self._pending, None
+        if self._event is not None:
+            self._event.synchronize()
         if self._verdict:
             self._report(step, loss, lag=int(step is not self._step))
 
@@ -86,18 +89,15 @@ class StepCheck:
         self._step = _Step({}, {})
         self._resolve()
 
-    def mark(self, loss: Tensor, flat: FlatParameters) -> None:
+    def mark(self, flat: FlatParameters) -> None:
         """If the loss is not finite, make the norm of the averaged gradient not finite either.
 
         Call this after the gradient has been zeroed and before backward.
         """
-        if loss.is_cuda:
-            self._loss = loss.detach()
+        if isinstance(self._loss, Tensor):
             flat.flag.copy_(self._loss * 0)
-        else:
-            self._loss = loss.item()
-            if not math.isfinite(self._loss):
-                flat.flag.fill_(math.nan)
+        elif not math.isfinite(self._loss):
+            flat.flag.fill_(math.nan)
 
     def passes(self, norm: Tensor, optimizers: Collection[torch.optim.Optimizer]) -> bool:
         """Return whether to clip the gradient and step. On a GPU, fused optimizers decide later by themselves.
@@ -108,7 +108,12 @@ class StepCheck:
             NonFiniteError: with 'stop', on every rank, if the norm is not finite.
         """
         if self._lags(norm, optimizers):
-            self._launch(norm, optimizers)
+            found = (norm - norm).ne(0).float()  # inf - inf is nan, and nan differs from 0
+            for optimizer in optimizers:
+                optimizer.found_inf = found  # type: ignore[attr-defined]  # as torch's GradScaler does
+            if self._verdict is None:
+                self._verdict = torch.empty((), pin_memory=norm.is_cuda)
+            self._verdict.copy_(found, non_blocking=True)
         elif not math.isfinite(norm.item()):
             self._report(self._step, self._loss, lag=0)
             return False
@@ -119,17 +124,14 @@ class StepCheck:
         """Return whether all optimizers read `found_inf`, so that this process need not wait for the GPU."""
         return norm.is_cuda and all(group.get("fused") for each in optimizers for group in each.param_groups)
 
-    def _launch(self, norm: Tensor, optimizers: Collection[torch.optim.Optimizer]) -> None:
-        found = (norm - norm).ne(0).float()  # inf - inf is nan, and nan differs from 0
-        for optimizer in optimizers:
-            optimizer.found_inf = found  # type: ignore[attr-defined]  # as torch's GradScaler does
+    def end(self) -> None:
+        """End a step. If the result of the check is not known yet, it is read when the next step begins."""
         if self._verdict is None:
-            self._verdict = torch.empty((), pin_memory=norm.is_cuda)
-        self._verdict.copy_(found, non_blocking=True)
-        event = torch.cuda.Event() if norm.is_cuda else None
-        if event is not None:
-            event.record()
-        self._pending = (self._step, torch.as_tensor(self._loss), event)
+            return
+        if isinstance(self._loss, Tensor):
+            self._event = self._event or torch.cuda.Event()
+            self._event.record(torch.cuda.current_stream(self._loss.device))  # without it, torch counts the GPUs again
+        self._pending = (self._step, torch.as_tensor(self._loss))
 
     def _report(self, step: _Step, loss: Tensor | float, lag: int) -> None:
         if not self._stop:

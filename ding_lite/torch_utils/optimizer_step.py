@@ -12,7 +12,8 @@ import torch
 from easydict import EasyDict
 from torch import Tensor, nn
 
-from ding_lite.torch_utils.compiled_loss import CompiledLoss
+from ding_lite.torch_utils.compiled_loss import CapturedLoss, CompiledLoss
+from ding_lite.torch_utils.cuda_graph import CudaGraphs, capturable
 from ding_lite.torch_utils.data_parallel import OverlappedLoss, choose_overlap, uses_ddp
 from ding_lite.torch_utils.nonfinite import StepCheck
 from ding_lite.torch_utils.optimizer import Loss, Trained, create_optimizer, load_moments
@@ -50,6 +51,7 @@ class OptimizerStep:
             replaced by another optimizer of its part of `flat.parts`.
         check: decides whether a step is taken or skipped.
         overlaps: whether torch's DistributedDataParallel averages gradients during backward.
+        captures: whether a GPU replays losses and updates as CUDA graphs.
         steps: number of steps so far, including skipped ones.
         prefix: the start of the names of its figures; empty if it is a policy's only optimizer.
 
@@ -72,7 +74,10 @@ class OptimizerStep:
         self.flat = FlatParameters(*modules, share_memory=cfg.multi_gpu and not uses_ddp(cfg))
         self.overlaps = choose_overlap(cfg, self.flat)
         self._averages = cfg.multi_gpu and not self.overlaps
-        self._wrapper: OverlappedLoss | CompiledLoss | None = None
+        self._wrapper: OverlappedLoss | CompiledLoss | CapturedLoss | None = None
+        self._updates = CudaGraphs()
+        self.captures = cfg.get("cuda_graph") == "auto" and self.flat.gradient.is_cuda
+        self.captures = self.captures and not (self.overlaps or cfg.compile)
         created = [
             create_optimizer(parameter, part, cfg.learn)
             for part, parameter in zip(parts.values(), self.flat.parts, strict=True)
@@ -104,34 +109,53 @@ class OptimizerStep:
             NonFiniteError: a loss or gradient is not finite, and `policy.learn.on_nonfinite` is 'stop'. On a GPU it is
                 raised one step later.
         """
-        if self.overlaps or self._cfg.compile:
+        if self.overlaps or self._cfg.compile or self.captures:
             self._wrapper = loss_of = self._wrapper or self._wrap(loss_of)
+        if self.captures:
+            self.check.finish()  # a message about the last step describes the gradient, which is replaced now
         output = loss_of(batch)
         if self.steps == 0:
             _check_output(output, loss_of)
         loss, figures = output
-        self.check.begin(batch, figures)
-        self.flat.zero_grad()
-        self.check.mark(loss, self.flat)
-        if self._wrapper is None:
-            loss.backward()
-        else:
-            self._wrapper.backward(loss)
+        self.check.begin(batch, figures, loss)
+        if not isinstance(self._wrapper, CapturedLoss):
+            self.flat.zero_grad()
+            self.check.mark(self.flat)
+            if self._wrapper is None:
+                loss.backward()
+            else:
+                self._wrapper.backward(loss)
         if self._averages:
             self.flat.average_grad()
-        norm = torch.linalg.vector_norm(self.flat.gradient)
-        if self.check.passes(norm, self.optimizers.values()):
-            self._clip(norm)
-            self._set_options()
-            for optimizer in self.optimizers.values():
-                optimizer.step()
+        self._set_options()
+        norm = self._replayed_update() if self.captures else self._update()
+        self.check.end()
         self.steps += 1
         return figures | {f"{self.prefix}grad_norm": norm, f"{self.prefix or 'total_'}loss": loss.detach()}
 
-    def _wrap(self, loss_of: Loss) -> OverlappedLoss | CompiledLoss:
+    def _wrap(self, loss_of: Loss) -> OverlappedLoss | CompiledLoss | CapturedLoss:
         if self.overlaps:
             return OverlappedLoss(self.network, loss_of, self._cfg, self.flat)
-        return CompiledLoss(loss_of, self.flat)
+        return CompiledLoss(loss_of, self.flat) if self._cfg.compile else CapturedLoss(loss_of, self.flat)
+
+    def _update(self) -> Tensor:
+        """Check and clip the averaged gradient, take the optimizers' steps, and return the gradient's norm."""
+        norm = torch.linalg.vector_norm(self.flat.gradient)
+        if self.check.passes(norm, self.optimizers.values()):
+            self._clip(norm)
+            for optimizer in self.optimizers.values():
+                optimizer.step()
+        return norm
+
+    def _replayed_update(self) -> Tensor:
+        """Return the result of `_update`, by a CUDA graph while the optimizers' numbers, which are part of it, stay."""
+        groups = [group for optimizer in self.optimizers.values() for group in optimizer.param_groups]
+        numbers = (value for group in groups for name, value in group.items() if name != "params")
+        return self._updates.run(self._capturable_update, {}, key=(*map(id, groups), *numbers)).clone()
+
+    def _capturable_update(self, inputs: Any) -> Tensor:
+        with capturable(self.optimizers.values()):
+            return self._update()
 
     def _clip(self, norm: Tensor) -> None:
         """Clip the averaged gradient of each part in place, as `policy.learn.grad_clip_type` says.
@@ -178,6 +202,9 @@ class OptimizerStep:
         """
         for name, optimizer in self.optimizers.items():
             load_moments(optimizer, state["optimizer"][name] if name else state["optimizer"])
+        if self.captures:  # graphs use the moments that were replaced
+            self._wrapper = None
+            self._updates.forget()
         self.check.skipped, self.steps = state["skipped_updates"], state.get("optimizer_steps", 0)
 
 

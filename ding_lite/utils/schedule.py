@@ -156,8 +156,8 @@ class Schedules:
     Args:
         cfg: the compiled `cfg.policy`.
         policy_cls: the policy's class, which declares the keys.
-        create_input: turns a number that a compiled loss may read into a tensor, which is then filled: such a loss
-            treats other numbers as constants.
+        create_input: turns a number that a compiled or captured loss may read into a tensor, which is then filled:
+            such a loss treats other numbers as constants.
         create_figure: turns a number into a figure for the log.
 
     Attributes:
@@ -184,7 +184,7 @@ class Schedules:
         if self._followers:
             self.cfg = EasyDict({**cfg, **{name: copy.deepcopy(cfg[name]) for name in SECTIONS if name in cfg}})
         for path, number in self._followers.items():
-            is_input = cfg.compile and not path.startswith(OUTSIDE_LOSSES)
+            is_input = (cfg.compile or cfg.cuda) and not path.startswith(OUTSIDE_LOSSES)
             set_key(self.cfg, path, create_input(float(number)) if is_input else number)
             section, _, name = path.rpartition(".")
             self._places[path] = get_key(self.cfg, section) if section else self.cfg, name

@@ -90,7 +90,7 @@ def run_pairs(
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Both sides in turn, ``args.pairs`` times."""
     seconds, own, other = args.seconds, comparison.task, comparison.against or comparison.task
-    common = ["--threads", str(threads), "--seconds", str(seconds)]
+    common = ["--threads", str(threads), "--seconds", str(seconds), "--device", args.device]
     if TASKS[own].run_steps is not None:
         common += ["--steps", str(TASKS[own].run_steps)]
         seconds = RUN_SECONDS
@@ -152,6 +152,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--threads", nargs="+", type=int, help="torch threads of each side (default: 1 and, for Pong, 2)"
     )
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of the networks of each side")
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=20.0, help="measured window of each run")
     parser.add_argument(

@@ -97,6 +97,7 @@ def main() -> None:
     args = parse_side(__doc__)
     from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
     from ding_lite.policy import Policy
+    from ding_lite.torch_utils.optimizer_step import OptimizerStep
     from ding_lite.utils import DDPContext, get_rank, get_world_size, to_ddp_config
     from ding_lite.worker import SampleCollector
     from tests.benchmarks.networks import count_parameters
@@ -107,10 +108,11 @@ def main() -> None:
             main_config = to_ddp_config(main_config)
             main_config.env.collector_env_num = min(TASKS[args.task].num_envs, main_config.policy.collect.n_sample)
         main_config.policy.multi_gpu = get_world_size() > 1
+        main_config.policy.cuda = args.device == "cuda"
         if get_rank():
             args.result = os.devnull
         meter = Meter("ours", args, ranks=get_world_size(), options=args.option)
-        collect, create_model = SampleCollector.collect, Policy._create_model
+        collect, create_model, step = SampleCollector.collect, Policy._create_model, OptimizerStep.step
 
         def collect_and_tell(self: Any, *rest: Any, **keywords: Any) -> Any:
             meter.boundary(self.envstep)
@@ -121,7 +123,14 @@ def main() -> None:
             meter.info["parameters"] = count_parameters(model)
             return model
 
+        def step_and_count(self: Any, *rest: Any) -> Any:
+            updates = meter.updates
+            output = step(self, *rest)
+            meter.updates = updates + len(self.optimizers)  # a replayed CUDA graph calls no hook of torch
+            return output
+
         SampleCollector.collect, Policy._create_model = collect_and_tell, create_and_count  # type: ignore[method-assign]
+        OptimizerStep.step = step_and_count  # type: ignore[assignment,method-assign]
         pipeline = serial_pipeline_onpolicy if isinstance(TASKS[args.task], OnPolicyTask) else serial_pipeline
         with suppress(Finished):
             pipeline((main_config, create_config), seed=args.seed, max_env_step=10**9)

@@ -50,7 +50,7 @@ def make_pong() -> Any:
     return Monitor(gymnasium.wrappers.FrameStackObservation(env, 4, padding_type="zero"))
 
 
-def make_model(task: Task, env: Any, seed: int) -> Any:
+def make_model(task: Task, env: Any, seed: int, device: str = "cpu") -> Any:
     """The learner, see `trained`."""
     from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
 
@@ -61,7 +61,7 @@ def make_model(task: Task, env: Any, seed: int) -> Any:
         batch_size=task.batch_size,
         gamma=task.gamma,
         seed=seed,
-        device="cpu",
+        device=device,
     )
     steps, hidden = task.collect_steps // task.num_envs, list(task.hidden)
     if isinstance(task, OnPolicyTask):
@@ -143,7 +143,7 @@ def main() -> None:
 
     make = partial(make_plain, task.env_id)
     env = SubprocVecEnv([make_pong] * task.num_envs) if task.pong else DummyVecEnv([make] * task.num_envs)
-    model = make_model(task, env, args.seed)
+    model = make_model(task, env, args.seed, args.device)
     meter.info["parameters"] = sum(map(count_parameters, trained(model, task)))
     try:
         model.learn(10**9, callback=Boundary())

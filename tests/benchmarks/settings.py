@@ -293,6 +293,7 @@ def parse_side(description: str | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--task", choices=sorted(TASKS), required=True)
     parser.add_argument("--threads", type=int, default=1, help="torch threads")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--seconds", type=float, default=20.0, help="length of the measured window")
     parser.add_argument("--steps", type=int, help="its length in environment steps instead, the same for all ranks")
     parser.add_argument("--seed", type=int, default=0)

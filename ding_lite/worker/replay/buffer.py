@@ -38,7 +38,7 @@ from ding_lite.worker.replay.ring import Ring, Sampler, View
 from ding_lite.worker.replay.sequence import SequenceView, check_unroll_len
 from ding_lite.worker.replay.state import load_replay_state, replay_state
 
-GATHER_AT_ONCE = 2**20  # bytes; several batches are gathered in one call if they are smaller than this
+GATHER_AT_ONCE = {"cpu": 2**20, "cuda": 2**28}  # bytes; smaller batches are gathered together, by the device
 
 
 class ReplayBuffer:
@@ -99,7 +99,8 @@ class ReplayBuffer:
         starts, size = self.ring.starts(self.view.span), batch_size * number
         if not starts:
             raise ValueError("the replay buffer holds too few steps for a sample: push more steps first, see count()")
-        joined = self.view.joined and not self.sampler.adaptive and 2 * self.ring.obs_bytes() * size <= GATHER_AT_ONCE
+        is_small = 2 * self.ring.obs_bytes() * size <= GATHER_AT_ONCE[self.ring.device.type]
+        joined = self.view.joined and not self.sampler.adaptive and is_small
         group = number if joined else 1
         for _ in range(number // group):
             drawn = self.sampler.draw(self.ring, starts, batch_size * group)

@@ -1,0 +1,131 @@
+"""Replays work on a GPU as CUDA graphs: the host launches a whole graph at once instead of kernel after kernel.
+
+The step of a small network consists of hundreds of kernels, and launching one takes longer than computing it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ding_lite.utils.tree import tree_leaves, tree_map
+
+WARM_UP = 2  # calls before a graph is captured, in which libraries choose their kernels and allocate memory
+MOST = 16  # graphs of one function; each keeps its memory, so those of further shapes are not captured
+
+
+class _Recording(NamedTuple):
+    """A captured call: its graph, its inputs, which a replay reads, and its output, which a replay overwrites.
+
+    `inputs` holds, for each dtype, the numbers of the leaves that have it, and the tensors that a replay reads.
+    """
+
+    graph: torch.cuda.CUDAGraph
+    inputs: list[tuple[list[int], list[Tensor]]]
+    output: Any
+
+
+class CudaGraphs:
+    """The graphs of one function, by the shapes of its inputs.
+
+    A replay does not run the function's Python code. So what the function does may depend only on its inputs, on the
+    key, and on tensors that stay where they are, such as parameters. A function that waits for the GPU, for instance to
+    decide by a value that it computed, cannot be captured, and is called every time.
+    """
+
+    def __init__(self) -> None:
+        self._recordings: dict[Hashable, _Recording] = {}
+        self._newest_key: Hashable = None
+        self._calls = 0  # one after the other with this key
+        self._waits = False  # the function waits for the GPU
+
+    def run(self, function: Callable[[Any], Any], inputs: Any, key: Hashable = None) -> Any:
+        """Return `function(inputs)`. From the third call with the same key and shapes on, a graph computes it.
+
+        Args:
+            function: the same function in all calls with the same key. It may be called twice.
+            inputs: nested dict of tensors on the GPU.
+            key: everything besides the inputs on which the function depends.
+
+        Returns:
+            What the function returns. The next call overwrites the tensors in it.
+        """
+        if self._waits:
+            return function(inputs)
+        leaves = list(tree_leaves(inputs))
+        key = key, *((leaf.dtype, leaf.shape, leaf.stride()) for leaf in leaves)
+        recording = self._recordings.get(key)
+        if recording is None:
+            self._calls = self._calls + 1 if key == self._newest_key else 1
+            self._newest_key = key
+            if self._calls < WARM_UP or len(self._recordings) == MOST:
+                return function(inputs)
+            if self._calls == WARM_UP:
+                return self._try(function, inputs)
+            recording = self._recordings[key] = _record(function, inputs)
+        for numbers, own in recording.inputs:
+            torch._foreach_copy_(own, [leaves[number] for number in numbers])
+        recording.graph.replay()
+        return recording.output
+
+    def call(self, function: Callable[..., Any], network: nn.Module, obs: Any, **kwargs: Any) -> Any:
+        """Return `function(network, obs, **kwargs)` in new memory; tensors in `kwargs` are inputs too, see `run`."""
+        tensors = {key: value for key, value in kwargs.items() if isinstance(value, Tensor | dict)}
+        others = {key: value for key, value in kwargs.items() if key not in tensors}
+        key = id(network), network.training, *others.items()
+        output = self.run(lambda inputs: function(network, **inputs, **others), {"obs": obs, **tensors}, key)
+        return tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, output)
+
+    def _try(self, function: Callable[[Any], Any], inputs: Any) -> Any:
+        """Call the function, and find out whether it waits for the GPU; an attempt to capture it would do harm."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Synchronization debug mode")
+            torch.cuda.set_sync_debug_mode("error")
+        try:
+            return function(inputs)
+        except RuntimeError as error:
+            if "synchroniz" not in str(error):
+                raise
+            self._waits = True
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        return function(inputs)
+
+    def forget(self) -> None:
+        """Forget all graphs, because tensors that the function uses were replaced."""
+        self._recordings.clear()
+
+
+def _record(function: Callable[[Any], Any], inputs: Any) -> _Recording:
+    own = tree_map(torch.empty_like, inputs)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other threads may use the GPU meanwhile
+        output = function(own)
+    of_dtype: dict[torch.dtype, tuple[list[int], list[Tensor]]] = {}
+    for number, leaf in enumerate(tree_leaves(own)):
+        numbers, tensors = of_dtype.setdefault(leaf.dtype, ([], []))
+        numbers.append(number)
+        tensors.append(leaf)
+    return _Recording(graph, list(of_dtype.values()), output)
+
+
+def copies(figures: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return copies of numbers, which the next replay will overwrite, by few kernels."""
+    return dict(zip(figures, torch._foreach_mul(list(figures.values()), 1), strict=True))
+
+
+@contextmanager
+def capturable(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[None]:
+    """Inside this block, torch lets a graph capture steps of these optimizers; outside a capture it would warn."""
+    groups = [group for optimizer in optimizers for group in optimizer.param_groups if "capturable" in group]
+    captures = torch.cuda.is_current_stream_capturing()
+    for group in groups:
+        group["capturable"] = captures
+    yield
+    for group in groups:
+        group["capturable"] = False

@@ -1,0 +1,68 @@
+"""Functions that a GPU replays as CUDA graphs, in runs too; skipped where there is no GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from ding_lite.torch_utils.cuda_graph import WARM_UP, CudaGraphs
+from ding_lite.torch_utils.networks import checksum_networks
+from tests.entry.helpers import run
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+def test_a_replay_computes_what_the_function_does_without_calling_it() -> None:
+    graphs, calls = CudaGraphs(), []
+
+    def double(inputs: dict[str, Tensor]) -> Tensor:
+        calls.append(inputs)
+        return inputs["x"] * 2
+
+    for number in range(6):
+        x = torch.full((3,), float(number), device="cuda")
+        assert graphs.run(double, {"x": x}).tolist() == [2.0 * number] * 3
+    assert len(calls) == WARM_UP + 1
+    assert graphs.run(double, {"x": torch.ones(2, device="cuda")}).tolist() == [2.0, 2.0], "another shape"
+    assert graphs.run(double, {"x": x}, key="other").tolist() == [10.0] * 3
+
+
+def test_a_function_that_decides_by_a_value_on_the_gpu_is_called_every_time() -> None:
+    graphs = CudaGraphs()
+
+    def absolute(x: Tensor) -> Tensor:
+        return -x if x.sum() < 0 else x
+
+    signs = [1.0, 1.0, 1.0, 1.0, -1.0, 1.0]
+    assert [graphs.run(absolute, torch.full((1,), sign, device="cuda")).item() for sign in signs] == [1.0] * 6
+
+
+def weights(*words: str, steps: int = 400) -> tuple[int, int]:
+    policy = run("policy.cuda=True", *words, max_env_step=steps)
+    return checksum_networks([policy.model])
+
+
+def test_replay_in_the_memory_of_the_gpu_gives_the_same_batches(tmp_path: Path) -> None:
+    runs = [
+        weights(f"exp_name={tmp_path / device}", f"policy.other.replay_buffer.device={device}")
+        for device in ("cpu", "cuda")
+    ]
+    assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_resumed_run_repeats_to_the_bit(tmp_path: Path, device: str) -> None:
+    words = ["policy.deterministic=True", f"policy.other.replay_buffer.device={device}"]
+    whole = weights(f"exp_name={tmp_path / 'whole'}", *words)
+    weights(f"exp_name={tmp_path / 'parts'}", *words, steps=200)
+    assert weights(f"exp_name={tmp_path / 'parts'}", *words, "policy.learn.resume_training=True") == whole
+
+
+def test_a_learning_rate_that_changes_in_every_iteration_is_followed(tmp_path: Path) -> None:
+    schedule = "{'type': 'linear', 'start': 1e-3, 'end': 1e-5, 'over': 200, 'by': 'iteration'}"
+    words = [f"policy.learn.learning_rate={schedule}", "policy.deterministic=True"]
+    runs = [weights(f"exp_name={tmp_path / graph}", *words, f"policy.cuda_graph={graph}") for graph in ("auto", "off")]
+    assert runs[0] == runs[1]
