@@ -115,7 +115,7 @@ class OptimizerStep:
             self.check.finish()  # a message about the last step describes the gradient, which is replaced now
         output = loss_of(batch)
         if self.steps == 0:
-            _check_output(output, loss_of)
+            _check_output(output, loss_of, has_gradient=self._wrapper is None)
         loss, figures = output
         self.check.begin(batch, figures, loss)
         if not isinstance(self._wrapper, CapturedLoss):
@@ -208,13 +208,17 @@ class OptimizerStep:
         self.check.skipped, self.steps = state["skipped_updates"], state.get("optimizer_steps", 0)
 
 
-def _check_output(output: Any, loss: Any) -> None:
-    """Check what a loss returned in the first step."""
-    pair = output if isinstance(output, tuple) else (output,)
+def _check_output(output: Any, loss: Any, has_gradient: bool) -> None:
+    """Check what a loss returned in the first step. Graphs return it without a gradient, which they have computed."""
+    pair, name = output if isinstance(output, tuple) else (output,), getattr(loss, "__qualname__", type(loss).__name__)
     if len(pair) == 2 and isinstance(pair[0], Tensor) and pair[0].ndim == 0 and isinstance(pair[1], dict):
+        if has_gradient and not pair[0].requires_grad:
+            raise UserError(
+                f"{name}: the loss has no gradient, because it does not depend on parameters that are trained, or was "
+                "detached from them."
+            )
         return
     got = ", ".join(f"{type(each).__name__}{list(each.shape) if isinstance(each, Tensor) else ''}" for each in pair)
-    name = getattr(loss, "__qualname__", type(loss).__name__)
     raise UserError(f"{name}: expected (loss, figures), a scalar tensor and a dict of tensors, got {got}.")
 
 

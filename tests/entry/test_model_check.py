@@ -79,6 +79,22 @@ def test_an_argument_that_a_model_lacks_is_named() -> None:
         serial_pipeline_onpolicy(pair("ppo"), model=Net(), seed=0, max_env_step=8)
 
 
+@POLICY_REGISTRY.register("detached_loss")
+class DetachedLossPolicy(DQNPolicy):
+    """Loses the gradient."""
+
+    config = dict(type="detached_loss")
+
+    def _loss(self, batch: dict[str, Any]) -> Any:
+        loss, figures = super()._loss(batch)
+        return loss.detach(), figures
+
+
+def test_a_loss_without_a_gradient_is_named() -> None:
+    with pytest.raises(UserError, match=r"DetachedLossPolicy._loss: the loss has no gradient"):
+        serial_pipeline(pair("detached_loss", learn={"batch_size": 2}), seed=0, max_env_step=16)
+
+
 @pytest.mark.parametrize(
     ("policy", "got"),
     [("bare_loss", r"got Tensor\[\]\."), ("loss_of_samples", r"got Tensor\[8\], dict\.")],
