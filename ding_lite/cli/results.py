@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ding_lite.cli.options import add_paths, check_at_least, show, show_notes, write_text
+from ding_lite.cli.options import add_paths, check_at_least, show, show_notes, write_file
 from ding_lite.cli.parsers import Command
 from ding_lite.results.cleaning import Removal, find_checkpoints, find_unevaluated, list_runs, remove, size_of
 from ding_lite.results.compare import compare_groups, render_csv, render_markdown, render_text
@@ -21,9 +21,8 @@ from ding_lite.results.plot import (
     check_format,
     describe_parts,
     find_shortened,
+    render_plot,
     render_profiles,
-    save_plot,
-    write_picture,
 )
 from ding_lite.results.report import ReportOptions, render_report
 from ding_lite.results.run import AXES, RETURN, Run, check_figure, find_directories, find_runs
@@ -72,7 +71,7 @@ class Plot(Command):
         runs = find_runs(args.paths)
         options = replace(read_options(args, runs), width=args.width)
         groups = group_runs(runs, args.by)
-        save_plot(groups, output, options)
+        write_file(output, render_plot(groups, output.suffix[1:], options))
         notes = [*describe_groups(groups), *find_shortened(groups, options.metrics[0], args.x, args.hold)]
         show_notes([*notes, *describe_parts(groups)])
         show(str(output))
@@ -129,7 +128,7 @@ class Compare(Command):
         text = self._scores(args, groups, kind) if args.normalize else self._returns(args, groups, kind)
         show_notes(describe_groups(groups))
         if args.output and suffix not in FORMATS:
-            write_text(args.output, text + "\n")
+            write_file(args.output, text + "\n")
             text = str(args.output)
         show(text)
 
@@ -145,7 +144,7 @@ class Compare(Command):
         scores = score_groups(groups, read_references(args.normalize), args.last)
         table = score_table(scores, args.threshold, args.against, plain=kind == "csv")
         if args.output and args.output.suffix in FORMATS:
-            write_picture(args.output, render_profiles(scores, args.output.suffix[1:]))
+            write_file(args.output, render_profiles(scores, args.output.suffix[1:]))
         if kind == "csv":
             return table.csv()
         words = describe_scores(scores, list(dict.fromkeys(group.env for group in groups)), args.against)
@@ -184,7 +183,7 @@ class Report(Command):
         options = ReportOptions(
             args.title or f"Runs in {os.path.basename(os.path.abspath(args.paths[0]))}", args.videos
         )
-        write_text(Path(args.output), render_report(groups, comparison, plot, options))
+        write_file(Path(args.output), render_report(groups, comparison, plot, options))
         show_notes(describe_groups(groups))
         show(args.output)
 

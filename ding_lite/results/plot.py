@@ -80,21 +80,6 @@ def check_format(path: Path) -> None:
         raise UserError(f"'{path}': expected a name that ends in {', '.join(FORMATS)}.")
 
 
-def save_plot(groups: Sequence[Group], path: Path, options: PlotOptions) -> None:
-    """Draw groups into a file, in the format that its name ends in."""
-    check_format(path)
-    write_picture(path, render_plot(groups, path.suffix[1:], options))
-
-
-def write_picture(path: Path, picture: bytes) -> None:
-    """Write a picture into a file, in a directory that need not exist."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(picture)
-    except OSError as error:
-        raise UserError(f"Cannot write '{path}': {error.strerror}.") from None
-
-
 def render_plot(groups: Sequence[Group], kind: str, options: PlotOptions, names: Sequence[str] = ()) -> bytes:
     """Return a picture of groups.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ding_lite.cli.options import show_notes, write_text
+from ding_lite.cli.options import show_notes, write_file
 from ding_lite.utils.registry import UserError
 
 
@@ -24,7 +24,7 @@ def test_notes_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_file_is_written_with_its_directory_or_the_reason_is_said(tmp_path: Path) -> None:
-    write_text(tmp_path / "a/b", "text")
+    write_file(tmp_path / "a/b", "text")
     assert (tmp_path / "a/b").read_text() == "text"
     with pytest.raises(UserError, match=r"Cannot write .*: Is a directory"):
-        write_text(tmp_path / "a", "text")
+        write_file(tmp_path / "a", "text")
