@@ -126,7 +126,7 @@ def describe_scores(scores: Sequence[TaskScores], envs: Sequence[str], against: 
     """Return sentences that say what the columns mean."""
     counts = {len(task) for row in scores for task in row.tasks}
     texts = [
-        f"Scores of {len(envs)} tasks ({', '.join(envs)}): 0 is the random return, 1 the reference. IQM is their "
+        f"Scores in {', '.join(envs)}: 0 is the random return, 1 the reference return. IQM is their "
         "interquartile mean over all runs, with 95 % stratified bootstrap intervals; 'above' is the share of runs with "
         "a higher score. P(better) is the probability, averaged over tasks, that a run's score is higher than one of "
         f"'{against or scores[0].name}'; an interval that contains 0.5 decides nothing."

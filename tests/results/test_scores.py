@@ -41,7 +41,7 @@ def test_a_row_has_the_scores_of_all_tasks(groups: list[Group]) -> None:
     assert dqn[2:6] == ["0.625", "0.625", "0.625", "0.5"]
     assert dqn[8] == ""
     words = describe_scores(scores, list(REFERENCES))
-    assert "Scores of 2 tasks (CartPole-v0, CartPole-v1)" in words
+    assert "Scores in CartPole-v0, CartPole-v1: 0 is" in words
     assert "higher than one of 'dqn'" in words
     assert render_profiles(scores, "svg") == render_profiles(scores, "svg")
 
