@@ -18,7 +18,7 @@ import numpy as np
 
 from ding_lite.results.groups import Group
 from ding_lite.results.run import RETURN, Floats, Run
-from ding_lite.results.scores import TaskScores
+from ding_lite.results.scores import Scores
 from ding_lite.results.statistics import average, intervals, performance_profile, stratified_intervals
 from ding_lite.results.table import fold_text
 from ding_lite.utils.registry import UserError, load_extra
@@ -107,21 +107,22 @@ def render_plot(groups: Sequence[Group], kind: str, options: PlotOptions, names:
         return _save(figure, kind)
 
 
-def render_profiles(scores: Sequence[TaskScores], kind: str, width: float = 3.5) -> bytes:
+def render_profiles(scores: Scores, kind: str, width: float = 3.5) -> bytes:
     """Return a picture of performance profiles: the share of runs whose score exceeds each score, with 95 % bands."""
     matplotlib, figures = load_extra("matplotlib", "plot"), load_extra("matplotlib.figure", "plot")
-    every = np.concatenate([row.runs for row in scores])
-    x = np.linspace(min(0.0, every.min()), max(1.0, every.max()), 201)
+    runs = {name: np.concatenate(tasks) for name, tasks in scores.items()}
+    x = np.linspace(min(0.0, *map(np.min, runs.values())), max(1.0, *map(np.max, runs.values())), 201)
     with matplotlib.rc_context(STYLE):
         figure = figures.Figure((width, 0.62 * width + 0.16 * len(scores) + 0.25), dpi=300, layout="constrained")
         axes = figure.subplots()
-        for number, row in enumerate(scores):
-            low, high = stratified_intervals(row.tasks, lambda drawn: performance_profile(drawn, x))
-            _draw(axes, Curve(x, performance_profile(row.runs, x), low, high, ()), _line_style(number), each=False)
+        looks = {name: _line_style(number) for number, name in enumerate(scores)}
+        for name, tasks in scores.items():
+            low, high = stratified_intervals(tasks, lambda drawn: performance_profile(drawn, x))
+            _draw(axes, Curve(x, performance_profile(runs[name], x), low, high, ()), looks[name], each=False)
         axes.grid(alpha=0.3, linewidth=0.5)
         axes.set_xlabel("normalised score")
         axes.set_ylabel("share of runs above it")
-        _add_legend(figure, {row.name: _line_style(number) for number, row in enumerate(scores)}, columns=1)
+        _add_legend(figure, looks, columns=1)
         return _save(figure, kind)
 
 

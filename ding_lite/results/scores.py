@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,26 +20,15 @@ from ding_lite.results.statistics import (
     average,
     performance_profile,
     probability_of_improvement,
-    stratified_intervals,
+    stratified_estimate,
 )
 from ding_lite.results.table import Table, show_number, show_probability
 from ding_lite.utils.registry import UserError, closest
 
+NONE = Estimate(math.nan, math.nan, math.nan)
 THRESHOLD = 0.9  # score of the column "above" if none is given
 COLUMNS = ("env", "random", "reference")
-
-
-@dataclass(frozen=True)
-class TaskScores:
-    """The scores of the runs of one group in each task; the groups of all tasks have the same name."""
-
-    name: str
-    tasks: tuple[Floats, ...]
-
-    @property
-    def runs(self) -> Floats:
-        """The scores of all runs."""
-        return np.concatenate(self.tasks)
+Scores = Mapping[str, Sequence[Floats]]  # name of a group: for each task, the scores of its runs
 
 
 def read_references(path: Path) -> dict[str, tuple[float, float]]:
@@ -62,9 +50,7 @@ def read_references(path: Path) -> dict[str, tuple[float, float]]:
     return found
 
 
-def score_groups(
-    groups: Sequence[Group], references: Mapping[str, tuple[float, float]], last: int = 1
-) -> list[TaskScores]:
+def score_groups(groups: Sequence[Group], references: Mapping[str, tuple[float, float]], last: int = 1) -> Scores:
     """Return the scores of the groups of each name, in all environments.
 
     Args:
@@ -76,7 +62,7 @@ def score_groups(
     for env in envs:
         if env not in references:
             raise UserError(f"--normalize: its file has no line for {env}.{closest(env, references)}")
-    scores = []
+    scores = {}
     for name in dict.fromkeys(group.name for group in groups):
         own = {group.env: last_returns(group, last) for group in groups if group.name == name}
         tasks = []
@@ -89,12 +75,12 @@ def score_groups(
                     f"'{name}' has no evaluated run of {env}, so it does not compare over all tasks. Give runs of all "
                     "tasks, or group those that belong together with --by algorithm."
                 )
-        scores.append(TaskScores(name, tuple(tasks)))
+        scores[name] = tasks
     return scores
 
 
 def score_table(
-    scores: Sequence[TaskScores], threshold: float | None = None, against: str | None = None, plain: bool = False
+    scores: Scores, threshold: float | None = None, against: str | None = None, plain: bool = False
 ) -> Table:
     """Return the table over all tasks.
 
@@ -105,45 +91,35 @@ def score_table(
         plain: whether the cells are plain numbers, for CSV.
     """
     limit = THRESHOLD if threshold is None else threshold
-    names = [row.name for row in scores]
-    if against is not None and against not in names:
-        raise UserError(f"--against {against}: there is no such group.{closest(against, names)}")
-    reference = scores[names.index(against) if against else 0]
+    if against is not None and against not in scores:
+        raise UserError(f"--against {against}: there is no such group.{closest(against, scores)}")
+    reference = against or next(iter(scores))
     titles = ("IQM", f"above {show_number(limit)}", "P(better)")
     rows = []
-    for row in scores:
-        better = probability_of_improvement(row.tasks, reference.tasks)
-        if row is reference:
-            better = Estimate(math.nan, math.nan, math.nan)
-        figures = (_interquartile_mean(row), _share_above(row, limit), better)
+    for name, tasks in scores.items():
+        figures = (
+            stratified_estimate(tasks, lambda drawn: average(drawn, "iqm")),
+            stratified_estimate(tasks, lambda drawn: performance_profile(drawn, [limit])[:, 0]),
+            NONE if name == reference else probability_of_improvement(tasks, scores[reference]),
+        )
         numbers = [plain_number(number) for part in figures for number in (part.value, part.low, part.high)]
-        rows.append([row.name, str(len(row.runs)), *(numbers if plain else map(show_probability, figures))])
+        count = str(sum(map(len, tasks)))
+        rows.append([name, count, *(numbers if plain else map(show_probability, figures))])
     header = [name for title in titles for name in (title, f"{title} low", f"{title} high")] if plain else titles
     return Table(["group", "runs", *header], rows, frozenset(range(1, 2 + len(header))))
 
 
-def describe_scores(scores: Sequence[TaskScores], envs: Sequence[str], against: str | None = None) -> str:
+def describe_scores(scores: Scores, envs: Sequence[str], against: str | None = None) -> str:
     """Return sentences that say what the columns mean."""
-    counts = {len(task) for row in scores for task in row.tasks}
+    counts = {len(task) for tasks in scores.values() for task in tasks}
     texts = [
         f"Scores in {', '.join(envs)}: 0 is the random return, 1 the reference return. IQM is their "
         "interquartile mean over all runs, with 95 % stratified bootstrap intervals; 'above' is the share of runs with "
         "a higher score. P(better) is the probability, averaged over tasks, that a run's score is higher than one of "
-        f"'{against or scores[0].name}'; an interval that contains 0.5 decides nothing."
+        f"'{against or next(iter(scores))}'; an interval that contains 0.5 decides nothing."
     ]
     if len(counts) > 1:
         texts.append("Tasks with more runs count more in IQM and 'above'.")
     if 1 in counts:
         texts.append("A row with a single run of a task has no intervals.")
     return " ".join(texts)
-
-
-def _interquartile_mean(row: TaskScores) -> Estimate:
-    low, high = stratified_intervals(row.tasks, lambda drawn: average(drawn, "iqm"))
-    return Estimate(float(average(row.runs, "iqm")), float(low), float(high))
-
-
-def _share_above(row: TaskScores, threshold: float) -> Estimate:
-    (share,) = performance_profile(row.runs, [threshold])
-    low, high = stratified_intervals(row.tasks, lambda drawn: performance_profile(drawn, [threshold]))
-    return Estimate(float(share), float(low[0]), float(high[0]))

@@ -112,6 +112,15 @@ def stratified_intervals(
     return np.quantile(statistic(np.concatenate(drawn, axis=1)), (tail, 1 - tail), axis=0)
 
 
+def stratified_estimate(
+    scores: Collection[NDArray[Any]], statistic: Callable[[NDArray[Any]], NDArray[Any]]
+) -> Estimate:
+    """Return a statistic of the scores of all tasks with its interval, see `stratified_intervals`."""
+    (value,) = statistic(np.concatenate([*scores])[None])
+    low, high = stratified_intervals(scores, statistic)
+    return Estimate(float(value), float(low), float(high))
+
+
 def performance_profile(scores: NDArray[Any], thresholds: Iterable[float]) -> NDArray[Any]:
     """Return the share of the scores, along their last axis, that exceed each threshold (Agarwal et al. 2021)."""
     return np.stack([np.mean(scores > threshold, axis=-1) for threshold in thresholds], axis=-1)

@@ -30,7 +30,7 @@ def groups(tmp_path: Path) -> list[Group]:
 
 def test_a_row_has_the_scores_of_all_tasks(groups: list[Group]) -> None:
     scores = score_groups(groups, REFERENCES)
-    assert {row.name: [list(map(float, task)) for task in row.tasks] for row in scores} == {
+    assert {name: [list(map(float, task)) for task in tasks] for name, tasks in scores.items()} == {
         "dqn": [[0.25, 0.25], [1.0, 1.0]],
         "rainbow": [[0.5, 0.6], [1.0, 1.0]],
     }
