@@ -1,6 +1,6 @@
 """PPO on Acrobot-v1, solved at a mean return of -100.
 
-Result: -100 with five of five seeds, after 5,000 to 10,000 env steps; -90 to -80 over 100 new episodes.
+Result: -100 with five of five seeds, after 5,000 to 10,000 env steps; -100 to -80 over 100 new episodes.
 """
 
 from easydict import EasyDict

@@ -2,7 +2,7 @@
 
 CartPole-v1 needs about 20,000 env steps. DI-engine's discount of 0.97 looks 33 steps ahead, so that the cart drifts off
 the track after 100 to 150 steps.
-Result: 195 with seeds 0 to 2, after 1,200 to 2,400 env steps.
+Result: 195 with five of five seeds, after 1,000 to 1,900 env steps; 164 to 200 over 100 new episodes.
 """
 
 from easydict import EasyDict

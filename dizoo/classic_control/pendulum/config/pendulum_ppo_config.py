@@ -1,6 +1,6 @@
 """PPO with continuous actions on Pendulum-v1, solved at a mean return of -250; training stops at -200.
 
-Result: -200 with five of five seeds, after 16,000 to 49,000 env steps; -212 to -160 over 100 new episodes.
+Result: -200 with five of five seeds, after 16,000 to 33,000 env steps; -222 to -183 over 100 new episodes.
 """
 
 from easydict import EasyDict
