@@ -48,7 +48,8 @@ VECTORS: dict[str, Any] = {
     "other.replay_buffer.replay_buffer_size": 100_000,
     "eval.evaluator.eval_freq": 1000,
 }
-VALUES = {"nstep": 3, "learn.update_per_collect": 8, "learn.learning_rate": 5e-4, "learn.target_theta": 0.01}
+SHARED = {"nstep": 3, "learn.update_per_collect": 8, "learn.target_theta": 0.01}
+VALUES = {**SHARED, "learn.learning_rate": 5e-4}
 TANH: dict[str, Any] = {
     "model.share_encoder": False,
     "model.encoder_hidden_size_list": [64, 64],
@@ -59,15 +60,12 @@ TANH: dict[str, Any] = {
 WIDE = {"model.actor_head_hidden_size": 256, "model.critic_head_hidden_size": 256}
 SEQUENCES = {"other.replay_buffer.replay_buffer_size": 5000, "random_collect_size": 0}
 ALGORITHMS: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("dqn", "bdq", "c51", "qrdqn", "iqn", "sql"), VALUES),
+    **dict.fromkeys(("dqn", "bdq", "qrdqn", "iqn", "sql"), VALUES),
+    "c51": {**VALUES, "eval.average": 0.002},
     "mdqn": {**VALUES, "nstep": 1},  # the only value that it allows
     "rainbow": {**VALUES, "learn.batch_size": 64},
-    "fqf": {
-        "nstep": 3,
-        "learn.update_per_collect": 8,
-        "learn.learning_rate_quantile": 5e-4,
-        "learn.target_theta": 0.01,
-    },
+    "fqf": {**SHARED, "learn.learning_rate_quantile": 5e-4},
+    "sqn": {**SHARED, "learn.learning_rate_q": 5e-4},
     **dict.fromkeys(("sac", "tqc", "td3", "ddpg", "d4pg"), WIDE),
     "redq": {**WIDE, "learn.update_per_collect": 160},  # 20 for each env step of eight environments
     "discrete_sac": {

@@ -117,8 +117,7 @@ LEARN_KEYS: dict[str, Any] = dict(
 EVAL_KEYS: dict[str, Any] = dict(
     average=Key(
         None,
-        "evaluate an exponential average of the weights, with this share of the newest ones per learner iteration, "
-        "such as 0.001; None: the newest ones",
+        "evaluate averaged weights, with this share of the newest per learner iteration; None: the newest ones",
         type=float,
         above=0,
         high=1,
