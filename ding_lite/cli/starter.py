@@ -100,7 +100,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
         "eval.evaluator.eval_freq": 400,
     },
     "a2c": {**TANH, "collect.n_sample": 64, "learn.entropy_weight": 0.0, "eval.evaluator.eval_freq": 300},
-    "ppo": TANH,
+    "ppo": {**TANH, "discount_factor": 0.999, "collect.gae_lambda": 0.98},
     "ppo_offpolicy": {
         **TANH,
         "random_collect_size": 0,
@@ -120,6 +120,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     },
     "pg": {"collect.n_episode": 16, "eval.evaluator.eval_freq": 200},
 }
+CONTINUOUS = {"discount_factor": 0.99, "collect.gae_lambda": 0.95}  # for on-policy algorithms, instead of theirs
 DISCRETE_ONLY = ("pg", "impala")  # did not learn continuous actions of Pendulum-v1 with any values that were tried
 RANDOM_STEPS = 2000  # played to find the range of returns
 TEMPLATE = '''"""{algorithm} on {env_id}. docs/config.md lists all keys.
@@ -212,13 +213,14 @@ def _suit(main: dict[str, Any], algorithm: str, setup: RunSetup) -> None:
     """Replace the values of a starter config by those that suit observations that are vectors."""
     keys = _used_keys(POLICY_REGISTRY.find(algorithm))
     common = {path: value for path, value in VECTORS.items() if path in keys}
-    for path, value in (common | ALGORITHMS.get(algorithm, {})).items():
+    continuous = setup.pipeline == "serial_pipeline_onpolicy" and isinstance(setup.spec.action_space, Box)
+    for path, value in (common | ALGORITHMS.get(algorithm, {}) | (CONTINUOUS if continuous else {})).items():
         set_key(main["policy"], path, replace(keys[path], default=value) if path in keys else value)
     if "model.v_min" in keys and setup.cfg.env.type == "gymnasium":
         low, high = _return_range(setup.cfg.env.env_id, _value(main["policy"]["discount_factor"]))
         for key, value in (("v_min", low), ("v_max", high)):
             main["policy"]["model"][key] = replace(keys[f"model.{key}"], default=value)
-    if setup.pipeline == "serial_pipeline_onpolicy" and isinstance(setup.spec.action_space, Box):
+    if continuous:
         main["env"] |= {key: replace(ENV_KEYS[key]["use_norm"], default=True) for key in ("norm_obs", "norm_reward")}
 
 
