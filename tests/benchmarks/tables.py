@@ -12,6 +12,7 @@ import argparse
 import csv
 import itertools
 import json
+import math
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -72,8 +73,10 @@ def table(name: str) -> str:
         return curves(runs)
     rows = [HEADER]
     for (task, algorithm), keys in itertools.groupby(runs, lambda key: key[:2]):
-        seeds, *cells = zip(*(summary(runs[key], GOALS[task]) for key in keys), strict=True)
-        rows.append((task, algorithm, ", ".join(seeds), str(GOALS[task]), *(", ".join(filter(None, c)) for c in cells)))
+        seeds, *cells = zip(*(summary(runs[key], GOALS.get(task, math.inf)) for key in keys), strict=True)
+        rows.append(
+            (task, algorithm, ", ".join(seeds), str(GOALS.get(task, "-")), *(", ".join(filter(None, c)) for c in cells))
+        )
     columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
     return _lines(zip(*columns, strict=True))
 

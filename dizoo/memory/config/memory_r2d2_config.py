@@ -1,6 +1,6 @@
 """R2D2 on Memory-v0, a cue to be remembered; the best return is 1, and 0 without a memory.
 
-Result: 1 with five of five seeds, after 3,000 to 5,000 env steps.
+Result: 1 with five of five seeds, after 2,000 to 5,000 env steps.
 """
 
 from easydict import EasyDict

@@ -1,6 +1,6 @@
 """ACER on CartPole-v0, solved at a mean return of 195.
 
-Result: 195 with five of five seeds, after 26,000 to 77,000 env steps; 199 to 200 over 100 new episodes.
+Result: 195 with five of five seeds, after 26,000 to 90,000 env steps; 199 to 200 over 100 new episodes.
 """
 
 from easydict import EasyDict
