@@ -47,14 +47,19 @@ RUNS = {
     "cartpole_v0_ppo": Run(CARTPOLE.format("ppo"), 200_000, (*CARTPOLE_V0, "policy.eval.evaluator.eval_freq=40")),
     "cartpole_a2c": Run(CARTPOLE.format("a2c"), 400_000),
     "cartpole_pg": Run(CARTPOLE.format("pg"), 600_000),
+    **{
+        f"{name}_pqn": Run(f"classic_control/{name}/config/{name}_pqn_config.py", 400_000)
+        for name in ("cartpole", "acrobot")
+    },
     "cartpole_impala": Run(CARTPOLE.format("impala"), 400_000, mode="serial"),
     "cartpole_ppo_offpolicy": Run(CARTPOLE.format("ppo_offpolicy"), 200_000, mode="serial"),
     **{f"cartpole_{kind}": Run(CARTPOLE.format(kind), 100_000, mode="serial") for kind in FROM_REPLAY},
     "pendulum_ppo": Run(PENDULUM.format("ppo"), 1_000_000),
     **{
         f"pendulum_{kind}": Run(PENDULUM.format(kind), 100_000, FIRMLY, mode="serial")
-        for kind in ("bdq", "d4pg", "ddpg", "dqn", "sac", "td3")
+        for kind in ("bdq", "d4pg", "ddpg", "dqn", "redq", "sac", "td3", "tqc")
     },
+    "inverted_pendulum_redq": Run("mujoco/config/inverted_pendulum_redq_config.py", 20_000, mode="serial"),
     "acrobot_ppo": Run("classic_control/acrobot/config/acrobot_ppo_config.py", 1_000_000),
     "mtcar_ppo": Run("classic_control/mountain_car/config/mtcar_ppo_config.py", 3_000_000),
     "lunarlander_ppo": Run("box2d/lunarlander/config/lunarlander_ppo_config.py", 3_000_000),
@@ -66,6 +71,7 @@ RUNS = {
             "cont_ddpg",
             "cont_sac",
             "cont_td3",
+            "cont_tqc",
             "discrete_sac",
             "dqn",
             "qrdqn",
