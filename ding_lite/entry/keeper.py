@@ -12,6 +12,7 @@ import torch
 
 from ding_lite.config import changed_values, save_config
 from ding_lite.entry.callbacks import Callback
+from ding_lite.entry.dealing import deal
 from ding_lite.entry.reporter import RunReporter
 from ding_lite.entry.setup import RunSetup
 from ding_lite.envs.spaces import spec_state
@@ -52,7 +53,7 @@ class RunKeeper(AbstractContextManager[Any]):
 
     def __init__(self, setup: RunSetup, policy: Policy, axis: str) -> None:
         self._policy, self._spec_state = policy, spec_state(setup.spec)
-        self._hook = setup.cfg.policy.learn.learner.hook
+        self._cfg, self._hook = setup.cfg, setup.cfg.policy.learn.learner.hook
         self._parts: dict[str, Any] = {}  # parts with a rank-independent state_dict
         self._on_save: Callable[[str], None] | None = None
         self._replay: ReplayBuffer | None = None
@@ -153,18 +154,31 @@ class RunKeeper(AbstractContextManager[Any]):
         load_reward_model(reward_model, loaded.state, loaded.name)
         if callbacks is not None and "callbacks" in loaded.state:
             callbacks.load_state_dict(loaded.state["callbacks"])
-        if replay is not None and loaded.local_state is not None and "replay" in loaded.local_state:
-            replay.load_state_dict(loaded.local_state["replay"])
+        local_state = self._own_state(loaded)
+        if replay is not None and local_state is not None and "replay" in local_state:
+            replay.load_state_dict(local_state["replay"])
         self.saved_iter, self._saved = learner.train_iter, self._moment()
         on_rank_0(lambda: claim_exp_dir(self._exp_dir))
         self.reporter.resume(loaded.state["record"], loaded.name, counts(), self._goes_on)
         self.reporter.changed(self._changes)
-        if loaded.local_state is None:
+        if local_state is None:
             self.reporter.warning("The checkpoint has no replay buffer and no environments: episodes start anew.")
             for name, value in to_arrays(loaded.state["collector"].get("attributes", {})).items():
                 collector.set_attr(name, value)
             return
-        self._resume_rank(loaded.local_state)
+        self._resume_rank(local_state)
+
+    def _own_state(self, loaded: Loaded) -> dict[str, Any] | None:
+        """Return this rank's state, dealt anew if another number of ranks saved the checkpoint; None: it has none."""
+        if not loaded.of_ranks:
+            return loaded.local_state
+        before, now, size = len(loaded.of_ranks), get_world_size(), self._cfg.policy.learn.batch_size
+        self.reporter.info(
+            f"{before} rank(s) saved the checkpoint, {now} go on: with batch_size={size}, a step of all ranks learns "
+            f"from {now * size} samples, and learned from {before * size}."
+        )
+        rows = None if self._replay is None else self._replay.ring.num_rows
+        return deal(loaded.of_ranks, get_rank(), now, self._cfg.env.collector_env_num, rows, self._cfg.seed)
 
     def _resume_rank(self, state: dict[str, Any]) -> None:
         """Restore this rank's state, except the replay buffer's."""

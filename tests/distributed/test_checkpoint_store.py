@@ -156,17 +156,20 @@ def test_a_global_file_that_cannot_be_written_takes_the_parts_away_again(ckpt: P
     assert sorted(os.listdir(ckpt)) == names(20, 30)
 
 
-def test_another_count_of_ranks_is_refused(ckpt: Path) -> None:
-    advice = r"continue with 2, or begin a new run from its model with .*load_ckpt_before_run"
-    with pytest.raises(CheckpointError, match=rf"saved by 2 rank\(s\), this run has 1: {advice}"):
-        CheckpointStore(str(ckpt), 2).load_newest()
-    assert sorted(os.listdir(ckpt)) == names(20, 30)
-    one = ckpt.parent / "one"
-    store = CheckpointStore(str(one), 2)
-    assert save(store, 10) is None
-    first, second = run(one, "load")
-    assert first == second
-    assert all("saved by 1 rank(s), this run has 2: continue with 1," in outcome for outcome in first)
+def test_another_number_of_ranks_gets_the_parts_of_all(ckpt: Path) -> None:
+    loaded = CheckpointStore(str(ckpt), 2).load_newest()
+    assert loaded.local_state is None
+    assert [part["obs"].unique().tolist() for part in loaded.of_ranks] == [[30], [1030]]
+    (ckpt / "iteration_30.rank_1.pth.tar").unlink()
+    with pytest.raises(CheckpointError, match=r"iteration_30\.rank_1\.pth\.tar' is missing here"):
+        load_file(str(ckpt / "iteration_30.pth.tar"), "iteration_30", is_newest=True)
+
+
+def test_the_parts_of_ranks_that_are_gone_are_removed(ckpt: Path) -> None:
+    store = CheckpointStore(str(ckpt), 1)
+    store.load_newest()
+    assert save(store, 40) is None
+    assert sorted(os.listdir(ckpt)) == ["ckpt_last.pth.tar", "iteration_40.pth.tar", "iteration_40.rank_0.pth.tar"]
 
 
 def test_ranks_need_not_see_each_others_files(tmp_path: Path) -> None:

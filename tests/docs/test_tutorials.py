@@ -60,7 +60,7 @@ def test_a_run_goes_from_one_process_to_two_and_to_two_machines(tmp_path: Path) 
     assert returns(tmp_path / "a") == returns(tmp_path / "two")
 
     alone = follow(resume.replace("--nproc 2 ", ""), tmp_path, "max_env_step=960", status=2)
-    refusal = r"was saved by 2 rank\(s\), this run has 1: continue with 2, or begin a new run from its model with .*\."
+    refusal = r"The checkpoint has \d+ collecting environments on 2 rank.* set env.collector_env_num=\d+\."
     (printed,) = re.findall(refusal, summaries[3])
     assert printed in alone
     follow(resume, tmp_path, "max_env_step=960")

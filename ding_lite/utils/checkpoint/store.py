@@ -12,6 +12,7 @@ hold replay buffers, only the newest checkpoint keeps them. If its name exists a
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -30,18 +31,16 @@ FILE = re.compile(
 class Loaded(NamedTuple):
     """What was read from a checkpoint.
 
-    `local_state` is this rank's; its tensors are views of the file, so they need no second copy in memory. `skipped`
-    has one line for each newer checkpoint that was not used, with the reason; the same on every rank.
+    `local_state` is this rank's. If more or fewer ranks saved the checkpoint than there are now, it is None, and
+    `of_ranks` has those of all of them. Their tensors are views of the files, so they need no second copy in memory.
+    `skipped` has one line for each newer checkpoint that was not used, with the reason; the same on every rank.
     """
 
     name: str
     state: dict[str, Any]
     local_state: dict[str, Any] | None
     skipped: list[str]
-
-
-class OtherWorldSizeError(CheckpointError):
-    """A checkpoint of a different number of ranks."""
+    of_ranks: list[dict[str, Any]] = []
 
 
 class CheckpointStore:
@@ -99,7 +98,7 @@ class CheckpointStore:
         self._abandoned = []
         self._remove_old()
         for old in () if keep_parts else self._names[:-1]:
-            _unlink(self._path(old, get_rank()))
+            self._remove_parts(old)
         self._name_last()
         return None
 
@@ -123,14 +122,12 @@ class CheckpointStore:
         """Read the newest checkpoint that every rank can read.
 
         Raises:
-            CheckpointError: There is none, or it is of another world size.
+            CheckpointError: There is none.
         """
         skipped: list[str] = []
         for name in self._names[::-1]:
             try:
                 loaded = load_file(self._path(name), name, name == self._names[-1])
-            except OtherWorldSizeError:
-                raise
             except CheckpointError as error:
                 skipped.append(str(error))
             else:
@@ -170,7 +167,15 @@ class CheckpointStore:
         for name in names:
             if get_rank() == 0:
                 _unlink(self._path(name))
-            _unlink(self._path(name, get_rank()))
+            self._remove_parts(name)
+
+    def _remove_parts(self, name: str) -> None:
+        """Remove this rank's part of a checkpoint, and those of more ranks that saved it than there are now."""
+        for rank in itertools.count(get_rank(), get_world_size()):
+            path = self._path(name, rank)
+            if not os.path.lexists(path):
+                return
+            _unlink(path)
 
     def _name_last(self) -> None:
         """On rank 0, make `ckpt_last` a name of the newest checkpoint; opening the store repairs a failure."""
@@ -187,24 +192,40 @@ def load_file(path: str, name: str | None = None, is_newest: bool = False) -> Lo
     """Read a global file, and the ranks' parts in the same directory, collectively.
 
     With a name the file must have been saved under it. The newest checkpoint must have all its parts; others have all
-    or none, and `local_state` is then None.
+    or none.
 
     Raises:
-        CheckpointError: It cannot be read, or a part is missing or damaged, or it is of another world size.
+        CheckpointError: It cannot be read, or a part is missing or damaged. A checkpoint of another number of ranks has
+            its parts only where every rank sees them all.
     """
     state, name_found, parts = on_rank_0(lambda: _read_global(path, name))
-    own_path, own = _path(os.path.dirname(path), name_found, get_rank()), parts[get_rank()] if parts else None
-    if any(parts) and not any(on_every_rank(lambda: os.path.exists(own_path))):
+    others = len(parts) not in (0, get_world_size())  # another number of ranks saved it
+    own = range(len(parts)) if others else range(get_rank(), get_rank() + 1) if parts else range(0)
+    paths = {_path(os.path.dirname(path), name_found, rank): parts[rank] for rank in own if parts[rank]}
+    if any(parts) and not any(on_every_rank(lambda: any(map(os.path.exists, paths)))):
         if is_newest:
             raise CheckpointError(
                 f"Cannot read checkpoint '{_path(os.path.dirname(path), name_found, 0)}': it is missing, as after "
                 "`ding_lite clean --parts`. The run can be evaluated, but not resumed; a new run may begin with its "
                 "model: policy.learn.learner.hook.load_ckpt_before_run."
             )
-        own = None
+        paths = {}
     local: list[dict[str, Any]] = []
-    on_every_rank(lambda: local.append(read_checkpoint(own_path, own, mmap=True)[0]) if own else None)
+    on_every_rank(lambda: local.extend(_read_parts(paths)))
+    if others:
+        return Loaded(name_found, state, None, [], local)
     return Loaded(name_found, state, local[0] if local else None, [])
+
+
+def _read_parts(paths: dict[str, Any]) -> list[dict[str, Any]]:
+    """Read the parts with these paths and checksums."""
+    missing = [path for path in paths if not os.path.exists(path)]
+    if len(paths) > 1 and missing:
+        raise CheckpointError(
+            f"{len(paths)} ranks saved the checkpoint, and another number can only continue where each finds the parts "
+            f"of all: '{missing[0]}' is missing here."
+        )
+    return [read_checkpoint(path, checksum, mmap=True)[0] for path, checksum in paths.items()]
 
 
 def _read_global(path: str, expected: str | None) -> tuple[dict[str, Any], str, list[Any]]:
@@ -218,11 +239,6 @@ def _read_global(path: str, expected: str | None) -> tuple[dict[str, Any], str, 
         raise CheckpointError(f"Cannot read checkpoint '{path}': it does not say which parts belong to it.")
     if expected not in (None, name):
         raise CheckpointError(f"Cannot read checkpoint '{path}': it was saved as '{name}' and renamed.")
-    if parts and len(parts) != get_world_size():
-        raise OtherWorldSizeError(
-            f"Checkpoint '{path}' was saved by {len(parts)} rank(s), this run has {get_world_size()}: continue with "
-            f"{len(parts)}, or begin a new run from its model with policy.learn.learner.hook.load_ckpt_before_run."
-        )
     return state, name, parts
 
 

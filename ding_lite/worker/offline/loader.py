@@ -237,15 +237,16 @@ class OfflineLoader:
         return {"epoch": self.epoch, "position": self.position, **self._layout()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where `state_dict` was called: the same batches follow.
+        """Continue where `state_dict` was called: the same batches follow, dealt to any number of processes.
 
         Raises:
-            CheckpointError: the state belongs to another data set, batch size, seed or number of processes.
+            CheckpointError: the state belongs to another data set, batch size of all processes together, or seed.
         """
-        for key, expected in self._layout().items():
-            if state[key] != expected:
+        found = _comparable(state)
+        for key, expected in _comparable(self._layout()).items():
+            if found[key] != expected:
                 raise CheckpointError(
-                    f"The checkpoint's data loader has {key}={state[key]}, expected {expected}: resume with the "
+                    f"The checkpoint's data loader has {key}={found[key]}, expected {expected}: resume with the "
                     "settings of the original run, or start a new run from the checkpoint's model."
                 )
         self.close()
@@ -279,3 +280,9 @@ class Guard:
     def _terminate(self, signum: int, frame: FrameType | None) -> None:
         if self._closing.item():
             os._exit(0)
+
+
+def _comparable(layout: dict[str, Any]) -> dict[str, Any]:
+    """Return what determines the transitions of a step of all processes, which each take an equal share of them."""
+    joined = {"batch_size * processes": layout["batch_size"] * layout["processes"]}
+    return {"transitions": layout["transitions"], "seed": layout["seed"]} | joined

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,87 @@ def _load_ring(ring: Ring, state: dict[str, Any]) -> None:
     ring.episode_step[: ring.size * ring.num_envs] = state["episode_step"].to(ring.device)
     ring.finals.remove(slice(None))
     ring.finals.put(state["final_place"].to(ring.device), state["final_obs"])
+
+
+def deal_replay_states(
+    parts: Sequence[tuple[dict[str, Any], slice]], num_rows: int, rng: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the state of a buffer that has some environments of several others, with their newest rows.
+
+    Args:
+        parts: states of the others, which have equally many rows, and which of their environments to take.
+        num_rows: rows of the new buffer.
+        rng: state of the random generator of its sampler.
+    """
+    first = parts[0][0]
+    layout, sampler = first["layout"], first["sampler"]
+    is_full = first["ring"]["size"] == layout["num_rows"]
+    unusable = int(layout["keeps_last"] and is_full)  # the oldest row, whose observation the last one has replaced
+    size = min(first["ring"]["size"] - unusable, num_rows)
+    taken = [_take_envs(state, span, size) for state, span in parts]
+    num_envs = sum(span.stop - span.start for _, span in parts)
+    columns = tree_map(_join_envs, *(part["columns"] for part in taken))
+    if columns:
+        columns["obs"] = first["ring"]["columns"]["obs"]  # type and shape
+    observations = [_join_envs(*leaves) for leaves in zip(*(part["observations"] for part in taken), strict=True)]
+    if layout["keeps_last"] and size == num_rows:
+        observations = [torch.cat([obs[-num_envs:], obs[num_envs:-num_envs]]) for obs in observations]
+    places, before = [], 0  # before: environments of the parts before
+    for part, (_, span) in zip(taken, parts, strict=True):
+        places.append(part["final_row"] * num_envs + part["final_env"] + before)
+        before += span.stop - span.start
+    finals = [part["final_obs"] for part in taken if part["final_obs"] is not None]
+    ring = {
+        "columns": columns,
+        "observations": observations,
+        "episode_step": _join_envs(*(part["episode_step"] for part in taken)),
+        "final_place": torch.cat(places),
+        "final_obs": tree_map(lambda *leaves: torch.cat(leaves), *finals) if finals else None,
+        "cursor": size % num_rows,
+        "size": size,
+    }
+    dealt = {key: max(state["sampler"][key] for state, _ in parts) for key in sampler if key not in ("rng", "priority")}
+    if "priority" in sampler:
+        dealt["priority"] = _join_envs(*(part["priority"] for part in taken))
+        if size == num_rows:  # no sample starts at the oldest rows of a full buffer, see `Ring.starts`
+            dealt["priority"][: (layout["frame_stack"] - 1 + layout["keeps_last"]) * num_envs] = 0.0
+    layout = layout | {"num_rows": num_rows, "num_envs": num_envs}
+    return {"layout": layout, "ring": ring, "sampler": {**dealt, "rng": rng}}
+
+
+def _take_envs(state: dict[str, Any], span: slice, size: int) -> dict[str, Any]:
+    """Return the newest `size` rows of some environments of a buffer, `[T, N, ...]`, from the oldest on."""
+    ring, num_rows, num_envs = state["ring"], state["layout"]["num_rows"], state["layout"]["num_envs"]
+    oldest = ring["cursor"] - size  # of the rows to take
+    row_T = torch.arange(oldest, ring["cursor"] + state["layout"]["keeps_last"]) % num_rows
+
+    def take(leaf: Tensor, rows: Tensor = row_T[:size]) -> Tensor:
+        return leaf.unflatten(0, (-1, num_envs))[rows, span]
+
+    observations = []
+    for template, frames in zip(tree_leaves(ring["columns"].get("obs", {})), ring["observations"], strict=True):
+        number = min(ring["size"] + state["layout"]["keeps_last"], num_rows) * num_envs
+        obs = template.new_empty(number, *template.shape[1:])
+        decompress_frames(frames, obs)
+        observations.append(take(obs, row_T))
+    columns = tree_map(take, {key: value for key, value in ring["columns"].items() if key != "obs"})
+    row_K, env_K = (ring["final_place"] // num_envs - oldest) % num_rows, ring["final_place"] % num_envs
+    mine_K = (row_K < size) & (env_K >= span.start) & (env_K < span.stop)
+    priority = state["sampler"].get("priority")
+    return {
+        "columns": columns,
+        "observations": observations,
+        "episode_step": take(ring["episode_step"]),
+        "final_row": row_K[mine_K],
+        "final_env": env_K[mine_K] - span.start,
+        "final_obs": tree_map(lambda leaf: leaf[mine_K], ring["final_obs"]) if mine_K.any() else None,
+        "priority": None if priority is None else take(priority),
+    }
+
+
+def _join_envs(*leaves: Tensor) -> Tensor:
+    """Return `[T N, ...]` for tensors `[T, N_i, ...]` of the environments of several buffers."""
+    return torch.cat(leaves, 1).flatten(0, 1)
 
 
 def first_places(column: Tensor, number: int) -> Tensor:

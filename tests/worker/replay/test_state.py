@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from ding_lite.utils.checkpoint.file import load_checkpoint, save_checkpoint
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import PrioritizedReplayBuffer, ReplayBuffer, SequenceReplayBuffer, UniformReplayBuffer
+from ding_lite.worker.replay.prioritized import PrioritizedSampler
+from ding_lite.worker.replay.state import deal_replay_states
 from tests.worker.replay.history import History
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -113,6 +116,65 @@ def test_a_buffer_that_was_read_back_goes_on_as_the_one_that_was_written(
 def blocks_of_another(form: str, stack: int) -> list[dict[str, Any]]:
     history = History(NUM_ENVS, stack, seed=77)
     return [nested(history.play(n)) if form == "dict" else history.play(n) for n in (9, 15)]
+
+
+def samples(buffer: ReplayBuffer, envs: range, newest: int | None = None) -> dict[str, Any]:
+    """Return all samples of some environments, those that start in the `newest` rows, and their priorities."""
+    starts, size = buffer.ring.starts(buffer.view.span), buffer.ring.size
+    rows = np.array([row for row in starts if newest is None or row >= size - newest], np.int64)
+    index = torch.from_numpy(buffer.ring.places(rows[:, None], np.array(envs)).ravel())
+    batch = buffer.view.gather(buffer.ring, {"index": index})
+    if isinstance(buffer.sampler, PrioritizedSampler):
+        batch["priority"] = torch.from_numpy(buffer.sampler._tree[index.numpy()])
+    return batch
+
+
+def dealt(buffers: list[ReplayBuffer], spans: list[slice], fresh: ReplayBuffer) -> ReplayBuffer:
+    """Return `fresh` with the environments that the spans take of the buffers."""
+    states = [copy.deepcopy(buffer.state_dict()) for buffer in buffers]
+    rng = states[0]["sampler"]["rng"]
+    fresh.load_state_dict(deal_replay_states(list(zip(states, spans, strict=True)), fresh.ring.num_rows, rng))
+    return fresh
+
+
+@pytest.mark.parametrize("form", ["vector", "dict", "stack"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_environments_that_are_dealt_to_other_buffers_keep_their_samples(
+    kind: Callable[..., ReplayBuffer], form: str
+) -> None:
+    stack, rng = 4 if form == "stack" else 1, np.random.default_rng(0)
+
+    def create(num_envs: int, rows: int = 20) -> ReplayBuffer:
+        span = {"unroll_len": 3} if kind in SEQUENCES else {"nstep": 3}
+        size = (rows - (4 if kind in SEQUENCES else 0)) // (3 if kind in SEQUENCES else 1) * num_envs
+        return kind(size, num_envs, frame_stack=stack if stack > 1 else 0, **span)
+
+    for n_steps in ((5,), (6, 8), (7, 3, 12), (7, 3, 12, 11)):
+        history, whole = History(6, stack), create(6)
+        blocks = [history.play(n_step) for n_step in (*n_steps, 4, 9)]
+        blocks = [nested(block) for block in blocks] if form == "dict" else blocks
+        go_on([whole], blocks[:-2], rng)
+        two = [dealt([whole], [slice(0, 2)], create(2)), dealt([whole], [slice(2, 6)], create(4))]
+        three = [
+            dealt(two, [slice(0, 1), slice(0, 0)], create(1)),
+            dealt(two, [slice(1, 2), slice(0, 1)], create(2)),
+            dealt(two, [slice(0, 0), slice(1, 4)], create(3)),
+        ]
+        again = dealt(three, [slice(0, 1), slice(0, 2), slice(0, 3)], create(6))
+        usable = whole.ring.size - whole.ring.starts(whole.view.span).start
+        for buffer, own, envs in [
+            (two[0], range(2), range(2)),
+            (three[2], range(3), range(3, 6)),
+            (again, range(6), range(6)),
+        ]:
+            assert_equal(samples(buffer, own), samples(whole, envs, usable))
+        smaller = dealt(two, [slice(0, 2), slice(0, 4)], create(6, rows=12))
+        newest = smaller.ring.size - smaller.ring.starts(smaller.view.span).start
+        assert_equal(samples(smaller, range(6)), samples(whole, range(6), newest))
+        for block in blocks[-2:]:
+            whole.push(block)
+            again.push(block)
+            assert_equal(samples(again, range(6)), samples(whole, range(6)))
 
 
 def test_priorities_their_greatest_and_the_rise_of_beta_come_back() -> None:

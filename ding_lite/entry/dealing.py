@@ -1,0 +1,158 @@
+"""Deals the environments of a saved run to another number of ranks.
+
+A run consists of streams, one for each collecting environment of all ranks: its running episode, its column of the
+replay buffer with priorities, what a recurrent policy remembers of it. A rank that resumes gets whole streams, in
+order. What belongs to no stream is dealt too: each rank keeps the random generators of the old rank of its number, and
+ranks without one get new generators.
+
+Shapes: E streams, N environments of a rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ding_lite.envs.seeded_env import derive_seeds
+from ding_lite.utils.checkpoint.file import CheckpointError
+from ding_lite.utils.seed import random_state, set_seed
+from ding_lite.utils.tree import tree_map
+from ding_lite.worker.replay.state import deal_replay_states
+
+Span = tuple[dict[str, Any], slice]  # the local state of an old rank, and those of its environments that are taken
+
+
+def deal(
+    states: Sequence[dict[str, Any]], rank: int, ranks: int, num_envs: int, num_rows: int | None, seed: int
+) -> dict[str, Any]:
+    """Return the local state of a rank from those of all ranks that saved a checkpoint.
+
+    Args:
+        states: what `RunKeeper` saved on each rank, in order.
+        rank: the new rank.
+        ranks: their number.
+        num_envs: N of every rank; it has no meaning if no environment is played.
+        num_rows: rows of its replay buffer, or None.
+        seed: the config's seed.
+
+    Raises:
+        CheckpointError: this run does not have as many environments as the saved one, or their attributes were changed
+            differently on different ranks.
+    """
+    saved = [len(state["collector"]["env"]["seed"]) if "env" in state["collector"] else 0 for state in states]
+    if not any(saved):
+        num_envs = 0
+    _check_number(saved, ranks, num_envs)
+    spans = _spans(states, saved, range(rank * num_envs, (rank + 1) * num_envs))
+    seeds = derive_seeds(seed, rank, "dealt", len(states), n=3)
+    own = states[rank] if rank < len(states) else None
+    dealt = {"random": own["random"] if own else _new_random_state(seeds[0])}
+    for name in ("learner", "reward_model"):
+        if name in states[0]:
+            dealt[name] = {"means": _sum_means([state[name]["means"] for state in states[rank::ranks]])}
+    remembered = [
+        tree_map(lambda leaf, span=span: None if leaf is None else leaf[span], state["collect_mode"])
+        for state, span in spans
+    ]
+    dealt["collect_mode"] = _join(remembered, [span.stop - span.start for _, span in spans])
+    dealt["collector"] = {}
+    if num_envs:
+        draws = (own or states[0])["collector"]["env"]["draws"]
+        new = _new_generator(seeds[1])
+        dealt["collector"]["env"] = _deal_envs(spans) | {"draws": draws if own else [new for _ in draws]}
+    if num_rows is not None and "replay" in states[0]:
+        parts = [(state["replay"], span) for state, span in spans]
+        rng = own["replay"]["sampler"]["rng"] if own else _new_generator(seeds[2])
+        dealt["replay"] = deal_replay_states(parts, num_rows, rng)
+    return dealt
+
+
+def _check_number(saved: list[int], ranks: int, num_envs: int) -> None:
+    total = sum(saved)
+    if ranks * num_envs == total:
+        return
+    advice = f"set env.collector_env_num={total // ranks}"
+    if total % ranks:
+        fitting = [str(number) for number in range(1, total + 1) if total % number == 0]
+        advice = f"resume with a number of ranks that divides it: {', '.join(fitting)}"
+    raise CheckpointError(
+        f"The checkpoint has {total} collecting environments on {len(saved)} rank(s), and this run has "
+        f"{ranks * num_envs} on {ranks}: {advice}."
+    )
+
+
+def _spans(states: Sequence[dict[str, Any]], saved: list[int], streams: range) -> list[Span]:
+    """Return the old ranks whose environments are among `streams`, and which of their environments are."""
+    spans, first = [], 0
+    for state, number in zip(states, saved, strict=True):
+        begin, end = max(streams.start - first, 0), min(streams.stop - first, number)
+        if begin < end:
+            spans.append((state, slice(begin, end)))
+        first += number
+    return spans or [(states[0], slice(0, 0))]
+
+
+def _join(trees: Sequence[Any], sizes: Sequence[int]) -> Any:
+    """Return the nested dicts of `[N, ...]` tensors of several ranks as one; None counts as zeros if not all are."""
+    known = [tree for tree in trees if tree is not None]
+    if not known:
+        return None
+    if isinstance(known[0], dict):
+        return {key: _join([None if tree is None else tree.get(key) for tree in trees], sizes) for key in known[0]}
+    zeros = [known[0].new_zeros(size, *known[0].shape[1:]) for size in sizes]
+    return torch.cat([zero if tree is None else tree for tree, zero in zip(trees, zeros, strict=True)])
+
+
+def _deal_envs(spans: Sequence[Span]) -> dict[str, Any]:
+    """Return the state of the chosen environments, without `draws`; see `RestorableVectorEnv.state_dict`."""
+    states = [state["collector"]["env"] for state, _ in spans]
+    takes = [span for _, span in spans]
+    arrays = [
+        tree_map(lambda leaf, span=span: leaf[span], {key: state[key] for key in ("seed", "episode", "length", "obs")})
+        for state, span in zip(states, takes, strict=True)
+    ]
+    times = [[change[:2] for change in state["changes"]] for state in states]
+    if any(each != times[0] for each in times):
+        raise CheckpointError(
+            "Attributes of environments were set at different times on different ranks: resume with as many ranks."
+        )
+    return {
+        **tree_map(lambda *leaves: torch.cat(leaves), *arrays),
+        "actions": [actions for state, span in zip(states, takes, strict=True) for actions in state["actions"][span]],
+        "attributes": {
+            name: _join_values([state["attributes"][name] for state in states], takes)
+            for name in states[0]["attributes"]
+        },
+        "changes": [
+            [*changes[0][:2], _join_values([change[2] for change in changes], takes)]
+            for changes in zip(*(state["changes"] for state in states), strict=True)
+        ],
+    }
+
+
+def _join_values(values: Sequence[Any], takes: Sequence[slice]) -> Any:
+    """Return one value of an attribute for all environments, or a list with one for each."""
+    if not any(isinstance(value, list) for value in values):
+        return values[0]
+    return [each for value, span in zip(values, takes, strict=True) for each in value[span]]
+
+
+def _sum_means(sums: Sequence[dict[str, list[float]]]) -> dict[str, list[float]]:
+    """Return the sums of the figures of several ranks, see `RunningMeans`."""
+    columns: dict[str, list[list[float]]] = {}
+    for name, values in (item for each in sums for item in each.items()):
+        columns.setdefault(name, []).append(values)
+    return {name: [sum(column) for column in zip(*values, strict=True)] for name, values in columns.items()}
+
+
+def _new_random_state(seed: int) -> dict[str, Any]:
+    """Seed this process, whose random state is replaced afterwards, and return its random state."""
+    set_seed(seed)
+    return random_state()
+
+
+def _new_generator(seed: int) -> dict[str, Any]:
+    return dict(np.random.default_rng(seed).bit_generator.state)
