@@ -16,6 +16,7 @@ import ding_lite.entry.setup as entry_setup
 from ding_lite.cli.main import main
 from ding_lite.config import compile_config, save_config
 from ding_lite.utils import save_checkpoint
+from tests.cli.commands import mistake
 from tests.distributed.launcher import ROOT, clean_environment, finish, run_forked, start
 from tests.entry.data_sets import offline_pair, record_cartpole
 from tests.entry.helpers import CONFIG, SHORT, last_checkpoint, result, run
@@ -34,21 +35,6 @@ def clean(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def train(*words: str, config: Path | str = CONFIG) -> None:
     main(["-m", "serial", "-c", str(config), *SHORT, *words])
-
-
-def mistake(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """Return the one line that the command line answers with."""
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as end:
-        main(list(words))
-    if isinstance(end.value.code, str):  # python prints it and exits with 1
-        lines = end.value.code.splitlines()
-    else:
-        assert end.value.code == 2
-        lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1, lines
-    assert "Traceback" not in lines[0]
-    return lines[0]
 
 
 def test_a_run_from_the_command_line_is_that_of_the_pipeline(tmp_path: Path) -> None:
@@ -179,38 +165,6 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     }
 
 
-# Each line: the words of a command, and a part of the error.
-MISTAKES = """
-policy.learn.bacth_size=16 | Unknown key 'policy.learn.bacth_size'. Did you mean 'policy.learn.batch_size'?
-max_env_steps=100 | Unknown option 'max_env_steps'. Did you mean 'max_env_step'?
-max_env_step=many | max_env_step: expected a whole number above 0, got 'many'
--m offline max_env_step=9 | serial_pipeline_offline plays no environment, so max_env_step cannot limit it
--m bc --nproc 2 max_env_step=9 | serial_pipeline_bc plays no environment, so max_env_step
--m offline | use serial_pipeline(...), or on the command line -m serial, which is also the default.
--m rpc | needs an agent and at least one observer
--m serial_onpolicy | Policy 'dqn' learns from a replay buffer: use serial_pipeline(...), or
-max_train_iter=0 | max_train_iter: expected a whole number above 0, got '0'
-policy.learn.batch_size | Expected key=value, such as
-env.env_id=CartPoel-v1 | Did you mean 'CartPole-v1'?
-policy.learn.learner.hook.load_ckpt_before_run=gone.pth.tar | 'gone.pth.tar'
-"""
-
-
-@pytest.mark.parametrize("case", MISTAKES.strip().splitlines())
-def test_mistakes_in_keys_and_values(capsys: pytest.CaptureFixture[str], nothing_starts: None, case: str) -> None:
-    config, (words, message) = CONFIG, case.split(" | ")
-    if "env.env_id=CartPoel-v1" in words:
-        config = Path("mine.py")
-        config.write_text(CONFIG.read_text().replace('type="cartpole",', 'type="gymnasium",'))
-    assert message in mistake(capsys, "-c", str(config), *words.split())
-
-
-def test_a_missing_rom_names_itself_and_the_closest(capsys: pytest.CaptureFixture[str], nothing_starts: None) -> None:
-    line = mistake(capsys, "-c", str(ATARI), "env.env_id=Pomg")
-    assert "no Atari ROM 'Pomg'" in line
-    assert "Did you mean 'Pong'?" in line
-
-
 @pytest.mark.parametrize("kind", ["garbage", "truncated", "torch", "no policy", "other network", "other policy"])
 @pytest.mark.parametrize("resume", [True, False])
 def test_corrupt_and_foreign_checkpoints(
@@ -231,31 +185,6 @@ def test_corrupt_and_foreign_checkpoints(
     line = mistake(capsys, "-c", str(CONFIG), *words)
     assert str(path) in line
     assert ("does not fit" in line) == kind.startswith(("no", "other"))
-
-
-# Each line: the words of a command, and a part of the error.
-MISSING = """
--s 1 | -c is missing
--m eval | --ckpt is missing
--m onpolicy -c x.py | invalid choice
-resume | the following arguments are required: DIR
-resume run -s 1 | unrecognized arguments: -s 1
-resume run --nproc 0 | expected --nproc >= 1
--m eval --ckpt x --nproc 2 | leave out --nproc
--c x.py --nproc 0 | expected --nproc >= 1
--c x.py --episodes 3 | --ckpt and --episodes need -m eval
--c x.py --ckpt run | --ckpt and --episodes need -m eval
--m eval --ckpt x --episodes 0 | expected --episodes >= 1, got 0
--m eval --ckpt x --divide | leave out --nproc, --max-restarts and --divide
--m rpc -c x.py --divide | leave out --divide
-resume run --divide | unrecognized arguments: --divide
-"""
-
-
-@pytest.mark.parametrize("case", MISSING.strip().splitlines())
-def test_missing_options_are_said_in_one_line(capsys: pytest.CaptureFixture[str], case: str) -> None:
-    words, message = case.split(" | ")
-    assert message in mistake(capsys, *words.split())
 
 
 VERSION = """
@@ -313,10 +242,8 @@ def test_processes_are_not_started_by_processes_of_another_launcher(
     there = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29555"}
     for key, value in there.items():
         monkeypatch.setenv(key, value)
-    with pytest.raises(SystemExit) as end:
-        main(["-c", str(CONFIG), "--nproc", "2"])
-    assert end.value.code == 2
-    assert "leave them out under another launcher" in capsys.readouterr().err
+    assert "leave them out under another launcher" in mistake(capsys, "-c", str(CONFIG), "--nproc", "2")
+    assert "leave the launcher out" in mistake(capsys, "train", "-c", str(CONFIG), "-s", "0", "1")
 
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:

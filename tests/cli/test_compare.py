@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from ding_lite.utils.registry import UserError
 from tests.cli.commands import call
 from tests.results.helpers import write_run
 
@@ -36,22 +35,6 @@ def test_a_file_has_the_format_of_its_name_or_the_one_that_is_given(tmp_path: Pa
     assert (tmp_path / "new/table.csv").read_text().startswith("env,group,runs,")
     assert (tmp_path / "table.md").read_text().startswith("## CartPole-v0\n")
     assert "| one0 | 1 | 190 |" in (tmp_path / "table.txt").read_text()
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (". -o table.xls", "'table.xls': expected a name that ends in .txt, .md, .csv, or --format."),
-        (". -o table.png --format text", "'table.png': expected a name that ends in .txt, .md, .csv, or --format."),
-        (". --against dqn", "--against dqn: CartPole-v0 has no such group, so its runs do not compare."),
-        ("one0/total_config.py/x", "'one0/total_config.py/x' does not exist or is not a directory"),
-        (". -o one0/total_config.py/x.md", "Cannot write 'one0/total_config.py/x.md'"),
-    ],
-)
-def test_mistakes_are_one_line(words: str, message: str) -> None:
-    with pytest.raises(UserError) as error:
-        call("compare", *words.split())
-    assert str(error.value).startswith(message)
 
 
 def test_scores_of_all_tasks_are_one_table_and_a_picture(

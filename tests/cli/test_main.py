@@ -90,42 +90,6 @@ def test_help_has_two_spellings(capsys: pytest.CaptureFixture[str]) -> None:
     assert told[0] == told[1]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["trian", "-c", "x.py"], "Unknown command 'trian'. Did you mean 'train'? See ding_lite --help."),
-        (["train"], "ding_lite train: the following arguments are required: -c/--config. See ding_lite train --help."),
-        (["completion", "bash", "a.b=1"], "ding_lite completion: unrecognized arguments: a.b=1. See"),
-        (["completion", "fish"], "ding_lite completion: argument shell: invalid choice: 'fish'"),
-        (
-            ["-c", "x.py", "-seed", "0"],
-            "ding_lite: unrecognized arguments: -seed. Did you mean '--seed'? See ding_lite",
-        ),
-        (
-            ["train", "-c", "x.py", "--sed", "0"],
-            "ding_lite train: unrecognized arguments: --sed 0. Did you mean '--seed",
-        ),
-        (
-            ["train", "-c", "x.py", "max_env_step"],
-            "ding_lite train: unrecognized arguments: max_env_step. A key of the config is changed by key=value, "
-            "without spaces. See ding_lite train --help.",
-        ),
-        (
-            ["my_config.py", "-s", "0"],
-            "Unknown command 'my_config.py'. To train a config file: ding_lite -c my_config.py",
-        ),
-        (["help", "trian"], "Unknown command 'trian'. Did you mean 'train'? See ding_lite --help."),
-    ],
-)
-def test_a_mistake_is_one_line(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(words)
-    assert end.value.code == 2
-    told = capsys.readouterr().err
-    assert told.startswith(message)
-    assert told.count("\n") == 1
-
-
 def test_help_of_all_commands_comes_without_torch() -> None:
     code = "import sys; from ding_lite.cli.parsers import create_whole_parser; create_whole_parser(); "
     code += "sys.exit('torch' in sys.modules)"

@@ -99,31 +99,6 @@ def test_the_algorithm_is_ppo_if_none_is_given(env_id: str, algorithm: str, name
     assert compile_config(name).policy.type == algorithm
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["CartPoel-v1"], "Did you mean 'CartPole-v1'?"),
-        (["CartPole-v1", "dqm"], "Did you mean 'dqn'?"),
-        (["CartPole-v1", "sac"], "Policy 'sac' expects Box actions, got Discrete(2)"),
-        (["Pendulum-v1", "pg"], "Policy 'pg' hardly learns continuous actions: use 'ppo' or 'sac'"),
-        (["CartPole-v1", "cql"], "Policy 'cql' learns from a data set"),
-        (["CartPole-v1", "dqn", "-o", "there.py"], "'there.py' exists: remove it, or give another name with -o."),
-        (["CartPole-v1", "dqn", "-o", "no/where.py"], "Cannot write 'no/where.py'"),
-    ],
-)
-def test_what_does_not_fit_is_refused_in_one_line(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], message: str
-) -> None:
-    (tmp_path / "there.py").write_text("mine")
-    with pytest.raises(SystemExit) as end:
-        main(["new", *words])
-    told = capsys.readouterr().err
-    assert (end.value.code, told.count("\n")) == (2, 1)
-    assert message in told
-    assert [path.name for path in tmp_path.iterdir()] == ["there.py"]
-    assert (tmp_path / "there.py").read_text() == "mine"
-
-
 def test_a_buffer_of_images_that_does_not_fit_is_smaller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("Box2D")
     monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**21}.__getitem__)  # 8 GiB

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from ding_lite.utils.registry import UserError
 from tests.cli.commands import call
 from tests.results.helpers import write_run
 
@@ -29,22 +28,3 @@ def test_a_group_that_mixes_configs_is_pointed_out(tmp_path: Path, capsys: pytes
     write_run(tmp_path / "b", 0, (1.0, 2.0, 3.0), "policy.nstep=3")
     call("plot", "a", "b", "--by", "algorithm", "-o", "c.svg")
     assert "note: The runs of 'dqn' differ in more than the seed: policy.nstep.\n" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("none", "'none' does not exist or is not a directory"),
-        (". -o x.jpg", "'x.jpg': expected a name that ends in"),
-        (". --metric eval/return_men", "None of these runs has recorded 'eval/return_men'. Did you mean"),
-        (". --by policy.nstop", "--by policy.nstop: expected algorithm, env, run or a config key. Did you mean"),
-        (". --window 0", "expected --window >= 1, got 0"),
-        (". --width 0", "expected --width from 1 to 50, got 0"),
-    ],
-)
-def test_mistakes_are_one_line(tmp_path: Path, words: str, message: str) -> None:
-    write_run(tmp_path / "run")
-    with pytest.raises(UserError) as error:
-        call("plot", *words.split())
-    assert str(error.value).startswith(message)
-    assert "\n" not in str(error.value)

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from ding_lite.utils.registry import UserError
 from tests.cli.commands import call
 from tests.results.helpers import write_run
 
@@ -24,11 +23,3 @@ def test_a_report_is_written_with_the_options_of_plot_and_compare(
     assert capsys.readouterr().out == "new/page.html\n"
     call("report", "runs", "--title", "Seeds")
     assert "<title>Seeds</title>" in (tmp_path / "report.html").read_text()
-
-
-def test_mistakes_are_one_line(tmp_path: Path) -> None:
-    write_run(tmp_path / "run")
-    with pytest.raises(UserError, match="expected --videos >= 0, got -1"):
-        call("report", "run", "--videos", "-1")
-    with pytest.raises(UserError, match="has no such group"):
-        call("report", "run", "--against", "ppo")

@@ -20,34 +20,6 @@ from tests.entry.helpers import CONFIG
 RATE = "policy.learn.learning_rate=1e-4..1e-2:log"
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["policy.learn.learning_rat=1e-4..1e-2"], "Unknown key 'policy.learn.learning_rat'. Did you mean"),
-        (["policy.learn.batch_size=32,64.5"], "policy.learn.batch_size: expected"),
-        (["policy.learn.batch_size=0..64"], "policy.learn.batch_size: expected"),
-        (["policy.learn.learning_rate=a..b"], "policy.learn.learning_rate: expected low..high with :log"),
-        (["policy=dqn,dqnn"], "'dqnn'"),
-        (["policy.learn.batch_size=32"], "A sweep needs a key that differs"),
-        ([RATE, "policy.nstp=3"], "Unknown key 'policy.nstp'"),
-        ([RATE, "max_env_step=0"], "max_env_step: expected a whole number above 0"),
-        ([RATE, "--trials", "0"], "expected --trials >= 1, got 0."),
-        ([RATE, "--jobs", "0"], "expected --jobs >= 1, got 0."),
-        ([RATE, "--sampler", "grid"], "policy.learn.learning_rate: a grid needs a list"),
-        ([RATE, "--storage", "nodb://x/y"], "Cannot open the storage"),
-        ([RATE, "-o", "file/sweep"], "Cannot make the sweep's directory 'file/sweep'"),
-    ],
-)
-def test_a_mistake_is_one_line_before_anything_starts(words: list[str], message: str) -> None:
-    pytest.importorskip("optuna")
-    Path("file").touch()
-    with pytest.raises(UserError) as caught:
-        call("sweep", "-c", str(CONFIG), *words)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert not list(Path().glob("*/trial*"))
-
-
 def test_a_missing_optuna_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)  # as if it were not installed
     with pytest.raises(UserError, match=r"This needs the extra 'sweep' .*optuna.*: pip install 'ding_lite\[sweep\]'"):

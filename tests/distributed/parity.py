@@ -40,7 +40,7 @@ SEQUENCES = {
 # Which environments each rank has: of equal numbers where every rank collects as much, else as episodes would.
 EVEN = {1: [range(6)], 2: [range(3), range(3, 6)], 3: [range(2), range(2, 4), range(4, 6)]}
 UNEVEN = {1: [range(6)], 2: [range(4), range(4, 6)], 3: [range(3), range(3, 5), range(5, 6)]}
-WAYS = {1: ("flat",), 2: ("flat", "ddp"), 3: ("flat",)}  # to average gradients, by the number of ranks
+WAYS = {1: "flat", 2: "ddp", 3: "flat"}  # to average gradients, by the number of ranks
 NETWORKS = ("value", "critic", "actor", "dis", "cont")  # parts of models that have an optimizer each
 
 
@@ -202,10 +202,11 @@ def learn(cfg: EasyDict, block: dict[str, Any], columns: range) -> dict[str, Any
     return policy.state_dict()
 
 
-def run_problem(problem: dict[str, Any], data_parallel: str = "flat") -> dict[str, Any] | str:
+def run_problem(problem: dict[str, Any]) -> dict[str, Any] | str:
     """Return this rank's state after learning, or what went wrong."""
     cfg, world_size = copy.deepcopy(problem["cfg"]), get_world_size()
-    cfg.policy.data_parallel, cfg.policy.ddp = data_parallel, {"find_unused_parameters": True, "sync_batchnorm": False}
+    cfg.policy.data_parallel = WAYS[world_size]
+    cfg.policy.ddp = {"find_unused_parameters": True, "sync_batchnorm": False}
     columns = (UNEVEN if is_on_policy(cfg) else EVEN)[world_size][get_rank()]
     # all of the samples in one batch, so that there is one joined batch whatever the order
     cfg.policy.learn.batch_size = 10**6
@@ -220,10 +221,6 @@ def main(folder: str) -> None:
     torch.set_num_threads(1)
     with DDPContext():
         problems = torch.load(Path(folder, "problems.pt"), weights_only=False)
-        states = {
-            (name, way): run_problem(problem, way)
-            for way in WAYS[get_world_size()]
-            for name, problem in problems.items()
-        }
+        states = {name: run_problem(problem) for name, problem in problems.items()}
         torch.save(states, Path(folder, f"world{get_world_size()}_rank{get_rank()}.pt"))
     gc.freeze()  # each DistributedDataParallel collects garbage when it is freed at the end: all of that is in use

@@ -153,8 +153,8 @@ def rank_compare() -> None:
 def rank_train() -> None:
     """Train in one go; then in two, the second of which resumes the first; say what each ended with."""
     hashes = {}
-    for name, steps, more in (("whole", 2400, []), ("parts", 1200, []), ("parts", 2400, ["resume_training=True"])):
-        rate = dict(type="linear", start=1e-3, end=1e-4, over=2400, by="env_step")
+    for name, steps, more in (("whole", 1200, []), ("parts", 600, []), ("parts", 1200, ["resume_training=True"])):
+        rate = dict(type="linear", start=1e-3, end=1e-4, over=1200, by="env_step")
         overrides = [*QUICK, f"exp_name={name}", *[f"policy.learn.{key}" for key in (f"learning_rate={rate}", *more)]]
         policy = serial_pipeline_rpc((main_config, create_config), 0, max_env_step=steps, overrides=overrides)
         assert (policy is None) == (RANK != AGENT)

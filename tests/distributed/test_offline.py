@@ -42,9 +42,7 @@ LONG = [
 ]  # fmt: skip
 BAD: dict[str, tuple[dict[str, Any], str]] = {  # columns of a data set that cannot be learned from, and what is said
     "lacks": ({"action": None}, "lacks 'action'"),
-    "shape": ({"obs": np.zeros((ROWS, 3))}, "key 'obs': expected [4]"),
     "range": ({"action": np.full(ROWS, 2)}, "key 'action': expected actions of Discrete(2), got 2 to 2"),
-    "short": ({"action": np.zeros(5, int)}, "key 'action': expected 601 rows"),
 }
 
 

@@ -86,7 +86,7 @@ def test_a_run_leaves_behind_what_other_runs_do(trained: tuple[Path, str]) -> No
     folder, told = trained
     result = json.loads((folder / "whole" / "result.json").read_text())
     assert (result["stop_reason"], result["observers"]) == ("max_env_step", 2)
-    assert 2400 <= result["envstep"] < 3600
+    assert 1200 <= result["envstep"] < 2000
     assert result["episode_count"] % 8 == 0
     state = load_checkpoint(str(folder / "whole" / "ckpt" / "ckpt_last.pth.tar"))
     assert "encoder.0.weight" in state["policy"]["model"]

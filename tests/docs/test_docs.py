@@ -152,7 +152,7 @@ def test_quickstart_config_runs_as_printed(tmp_path: Path) -> None:
     text = blocks(ROOT / "docs/quickstart.md", "python")[1]
     assert "max_env_step=2000" in text
     (tmp_path / "my_cartpole.py").write_text(text.replace("max_env_step=2000", "max_env_step=400"))
-    result = run(["my_cartpole.py"], tmp_path, fresh=True)
+    result = run(["my_cartpole.py"], tmp_path)
     assert result.returncode == 0, result.stderr
     assert json.loads((tmp_path / "my_cartpole/result.json").read_text())["train_iter"] > 100
 

@@ -31,7 +31,7 @@ from tests.entry.helpers import Interrupts, last_checkpoint, metrics, result
 SHORT = {
     "dqn": [
         "policy.priority=True", "policy.priority_IS_weight=True", "policy.random_collect_size=32",
-        "policy.learn.learner.hook.log_show_after_iter=7", "policy.eval.evaluator.eval_freq=60",
+        "policy.learn.learner.hook.log_show_after_iter=7", "policy.eval.evaluator.eval_freq=40",
     ],
     "ppo": [
         "policy.learn.value_norm=True", "policy.collect.n_sample=64", "policy.learn.batch_size=32",
@@ -41,18 +41,18 @@ SHORT = {
     "r2d2": [
         "policy.priority=True", "policy.priority_IS_weight=True", "policy.unroll_len=4", "policy.burnin_step=2",
         "policy.nstep=2", "policy.random_collect_size=16", "policy.learn.update_per_collect=4",
-        "policy.learn.learner.hook.log_show_after_iter=7", "policy.eval.evaluator.eval_freq=30",
+        "policy.learn.learner.hook.log_show_after_iter=3", "policy.eval.evaluator.eval_freq=8",
     ],
 }  # fmt: skip
 SHORT["recurrent ppo"] = [*SHORT["ppo"], "policy.model.lstm_type=gru", "policy.model.share_encoder=True"]
-SAVES = {"dqn": 50, "ppo": 8, "r2d2": 20, "recurrent ppo": 8}  # learner iterations
+SAVES = {"dqn": 50, "ppo": 8, "r2d2": 100, "recurrent ppo": 8}  # learner iterations
 PAIRS = {
     "dqn": (cartpole_dqn_config, serial_pipeline),
     "ppo": (cartpole_ppo_config, serial_pipeline_onpolicy),
     "r2d2": (cartpole_r2d2_config, serial_pipeline),
     "recurrent ppo": (cartpole_ppo_config, serial_pipeline_onpolicy),
 }
-STEPS = 512  # env steps
+STEPS = 256  # env steps
 PAUSE = 1.0  # seconds between a run's end and its resumption
 RATES = ("seconds", "time", "collect/env_step_per_second")  # what differs between two equal runs
 
@@ -192,8 +192,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
 @pytest.mark.parametrize(
     ("kind", "left"),
     [
-        *(("dqn", 20), ("ppo", 3), ("ppo", 33)),
-        *(slow("dqn", 3), slow("dqn", 33), slow("ppo", 20), slow("r2d2", 20), slow("recurrent ppo", 20)),
+        *(("dqn", 20), ("ppo", 3), ("ppo", 20)),
+        *(slow("dqn", 3), slow("dqn", 27), slow("r2d2", 20), slow("recurrent ppo", 20)),
     ],
 )
 def test_an_interrupted_run_goes_on_in_its_directory_as_if_nothing_had_been(
@@ -212,14 +212,14 @@ def test_an_interrupted_run_goes_on_in_its_directory_as_if_nothing_had_been(
     assert (told["stop_reason"], told["signal"], told["envstep"]) == ("max_env_step", 0, STEPS)
     rates = [line["train/learning_rate"] for line in curves("parts") if "train/learning_rate" in line]
     assert sorted(rates, reverse=True) == rates
-    assert kind not in SCHEDULED or rates[0] > 5 * rates[-1] > 5e-5
+    assert kind not in SCHEDULED or rates[0] > 3 * rates[-1] > 5e-5
 
 
 @pytest.mark.parametrize(
     ("kind", "left", "words"),
     [
         ("dqn", 20, ["policy.eval.eps=0.2"]),  # in the second evaluation, which draws random numbers
-        slow("ppo", 30, ["policy.eval.evaluator.eval_freq=1000"]),  # in the last one
+        slow("ppo", 15, ["policy.eval.evaluator.eval_freq=1000"]),  # in the last one
     ],
 )
 def test_an_interrupted_evaluation_is_played_again_when_the_run_goes_on(kind: str, left: int, words: list[str]) -> None:

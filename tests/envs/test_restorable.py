@@ -222,16 +222,6 @@ def test_a_restored_environment_plays_on_as_if_it_had_never_stopped(
     fresh.close()
 
 
-def test_a_state_taken_before_the_first_step_is_restored() -> None:
-    env, fresh = make(3, env_id="CartPole-v1"), make(4, env_id="CartPole-v1")
-    actions = actions_of(env, 60)
-    env.reset()
-    obs, _, restored = fresh.load_state_dict(env.state_dict())
-    assert restored.all()
-    assert_same([[obs]], [[env.state_dict()["obs"]]])
-    assert_same(play(fresh, actions), play(env, actions))
-
-
 @pytest.mark.parametrize("manager", ["base", "subprocess"])
 def test_resets_of_all_keep_the_count_of_episodes(manager: str) -> None:
     env, fresh = (make(seed, manager=manager, env_id="CartPole-v1") for seed in (3, 4))

@@ -66,12 +66,11 @@ class Buffered(gymnasium.Env):
         (Box(-3, 3, (2,), np.int64), np.array([-3, 2]), Box(-3, 3, (2,), np.float32), [-3, 2]),
     ],
 )
-@pytest.mark.parametrize("manager", MANAGERS)
 def test_counted_things_are_vectors_of_floats(
-    space: gymnasium.Space[Any], obs: Any, side: Box, seen: list[int], manager: str
+    space: gymnasium.Space[Any], obs: Any, side: Box, seen: list[int]
 ) -> None:
     build = lambda _: Shows(space, obs)  # noqa: E731
-    cfg = env_config(manager={"type": manager})
+    cfg = env_config()
     env = create_vector_env(cfg, 1, 0, True, builders=[build])
     shown = env.reset()[0]
     assert (shown.dtype, shown.tolist()) == (np.float32, [seen])

@@ -68,36 +68,20 @@ def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 # What is smaller than by default, so that a few steps are enough to learn from.
 SMALL: dict[str, dict[str, Any]] = {
-    "rainbow": dict(random_collect_size=32),
-    "discrete_sac": dict(random_collect_size=32),
     "r2d2": dict(burnin_step=2, unroll_len=6, nstep=1, collect=dict(n_sample=4)),  # sequences
 }
 IMAGES = dict(encoder_hidden_size_list=[4, 4, 4, 16])
 
 
-@pytest.mark.parametrize("kind", ["dqn", "rainbow", "iqn", "r2d2", "discrete_sac", "ppo"])
+@pytest.mark.parametrize("kind", ["dqn", "r2d2", "ppo"])
 def test_a_dict_of_an_image_a_vector_and_a_number_trains(kind: str) -> None:
     policy, result = train(kind, dict(norm_obs=True), IMAGES, Camera, **SMALL.get(kind, {}))
     assert result["train_iter"] >= 3
     assert policy.state_dict()["normalizer"]["obs.mean"].shape == (6,)  # the state and the parity
 
 
-@pytest.mark.parametrize("kind", ["dqn", "ppo"])
-@pytest.mark.parametrize("space", [Box(0, 255, (36, 40), np.uint8), Box(0, 1, (36, 40, 4), BOOL)], ids=str)
-def test_grey_images_and_images_of_bools_train(space: Box, kind: str) -> None:
-    class Screen(gymnasium.ObservationWrapper):
-        def __init__(self, cfg: Any) -> None:
-            super().__init__(gymnasium.make("CartPole-v1"))
-            self.observation_space = space
-
-        def observation(self, observation: np.ndarray) -> np.ndarray:
-            return np.full(space.shape, observation[0] > 0, space.dtype)
-
-    assert train(kind, {}, IMAGES, Screen)[1]["train_iter"] >= 3
-
-
-@pytest.mark.parametrize(("name", "kind"), [*((name, "dqn") for name in ENVS), ("frozen_lake", "ppo"), ("ram", "ppo")])
-def test_it_trains(name: str, kind: str) -> None:
-    _, result = train(kind, ENVS[name], {})
+@pytest.mark.parametrize("name", ENVS)
+def test_it_trains(name: str) -> None:
+    _, result = train("dqn", ENVS[name], {})
     assert (result["stop_reason"], result["envstep"]) == ("max_env_step", 128)
     assert result["train_iter"] >= 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -13,14 +12,13 @@ from easydict import EasyDict
 from torch import Tensor
 
 from ding_lite.config import compile_config
-from ding_lite.entry.setup import prepare_run
 from ding_lite.policy import DQNPolicy, Policy
 from ding_lite.torch_utils.optimizer import OPTIMIZER_KEYS
 from ding_lite.utils.key import Key, declared_keys, matches
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.utils.schedule import SECTIONS, find_schedules, is_schedule, why_constant
 from tests.distributed import parity
-from tests.policy.helpers import OURS, batches_of, compile_for, make_batch, make_cfg, make_policy, same, same_tree
+from tests.policy.helpers import OURS, batches_of, compile_for, make_batch, make_cfg, make_policy, same_tree
 
 
 def linear(start: float, end: float, over: int, by: str) -> dict[str, Any]:
@@ -76,25 +74,6 @@ def test_a_number_by_collect_counts_the_collects_before() -> None:
     assert [policy.begin_collect(8 * step)["share"] for step in range(3)] == [0.0, 0.25, 0.5]
 
 
-def test_steps_are_those_of_a_policy_whose_numbers_are_set_by_hand() -> None:
-    keys = dict(
-        learning_rate=linear(0.1, 0.01, 3, "iteration"), weight_decay=linear(0.0, 0.3, 3, "iteration"),
-        adam_eps=linear(1e-3, 1e-1, 3, "iteration"), grad_clip_value=linear(1.0, 0.01, 3, "iteration"),
-    )  # fmt: skip
-    policy, other = weighted(grad_clip_type="clip_norm", **keys), weighted(grad_clip_type="clip_norm")
-    for number in range(5):
-        x = min(number / 3, 1.0)
-        (group,) = other._optimizer.optimizers[""].param_groups
-        for option, key in (("lr", "learning_rate"), ("weight_decay", "weight_decay"), ("eps", "adam_eps")):
-            group[option] = (
-                keys[key]["start"] + (keys[key]["end"] - keys[key]["start"]) * x if x < 1 else keys[key]["end"]
-            )
-        other.current_config.learn.grad_clip_value = 1.0 + (0.01 - 1.0) * x if x < 1 else 0.01
-        for one in (policy, other):
-            one.learn(make_batch(8, number))
-    assert same(list(policy.model.parameters()), list(other.model.parameters()))
-
-
 def test_every_scheduled_key_is_logged_by_its_name() -> None:
     schedule = linear(1.0, 0.0, 4, "iteration")
     policy = weighted(scale=schedule, learning_rate=schedule, share=schedule)
@@ -111,26 +90,6 @@ def test_the_compiled_config_does_not_change() -> None:
     policy = DQNPolicy(cfg)
     forward(policy)
     assert cfg == before
-
-
-def test_a_restored_policy_goes_on_with_its_counts() -> None:
-    def create() -> Any:
-        return weighted(
-            scale=linear(1.0, 2.0, 10, "iteration"), learning_rate=linear(0.1, 0.0, 100, "env_step"),
-            share=linear(0.0, 1.0, 10, "collect"),
-        )  # fmt: skip
-
-    policy, other = create(), create()
-    for number in range(3):
-        policy.begin_collect(8 * number)
-        policy.learn(make_batch(8, number))
-    other.load_state_dict(copy.deepcopy(policy.state_dict()))
-    for number in range(3, 6):
-        kwargs = [one.begin_collect(8 * number) for one in (policy, other)]
-        assert kwargs == [{"share": pytest.approx(number / 10)}] * 2
-        for one in (policy, other):
-            one.learn(make_batch(8, number))
-    assert same(list(policy.model.parameters()), list(other.model.parameters()))
 
 
 def test_a_policy_that_only_acts_explores_with_the_numbers_of_its_checkpoint() -> None:
@@ -281,6 +240,7 @@ dqn learn.momentum 0.25 0.75 policy.learn.optimizer=sgd
 dqn learn.momentum 0.25 0.75 policy.learn.optimizer=rmsprop
 dqn learn.adam_eps 0.25 0.75
 dqn learn.weight_decay 0.25 0.75 policy.learn.optimizer=adamw
+dqn learn.grad_clip_value 0.03125 0.09375 policy.learn.grad_clip_type=clip_norm
 """
 CASES = [(name, *words) for names, *words in map(str.split, KEYS.strip().splitlines()) for name in names.split(",")]
 
@@ -300,22 +260,6 @@ def test_the_number_in_effect_at_an_env_step_is_that_of_the_schedule(case: tuple
         schedule = dict(type="piecewise", points=[[0, middle], [1, middle]], by=by)
     assert same_tree(learned(schedule, 50), learned(middle, 50))
     assert not same_tree(learned(start or 0.5, 50), learned(middle, 50))
-
-
-def test_replay_sums_rewards_with_the_discount_of_the_current_iteration() -> None:
-    schedule = linear(0.5, 1.0, 2, "iteration")
-    policy_main = dict(nstep=3, discount_factor=schedule, collect=dict(n_sample=40))
-    main = dict(env=dict(env_id="CartPole-v1", collector_env_num=2), policy=policy_main)
-    setup = prepare_run((main, dict(env_manager=dict(type="base"), policy=dict(type="dqn"))), seed=0)
-    policy = setup.create_policy()
-    replay = setup.create_replay_buffer(policy)
-    with ExitStack() as stack:
-        replay.push(setup.create_collector(policy, 0, lambda: False, stack).collect()[0])
-    found = []
-    for batch in replay.batches(32, 3):
-        found.append(float(batch["value_gamma"].min()))
-        policy.learn(batch)
-    assert found == pytest.approx([0.5**3, 0.75**3, 1.0])
 
 
 def test_an_evaluation_plays_with_the_epsilon_that_is_current_when_it_starts() -> None:

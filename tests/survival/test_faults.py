@@ -1,4 +1,4 @@
-"""Harm done to real runs: the most telling items of `tests.survival.faults`; `slow` marks more, `survival` the rest."""
+"""Harm done to real runs: `slow` marks the most telling items of `tests.survival.faults`, `survival` the rest."""
 
 import mmap
 import os
@@ -10,10 +10,8 @@ import pytest
 from tests.survival.common import abandoned_memory, memory_left_since
 from tests.survival.faults import FAULTS, Fault, inject
 
-TELLING = {
-    "SIGKILL in collect of rank 1, 1 restarts, ppo, subprocess",
-}
 SLOW = {
+    "SIGKILL in collect of rank 1, 1 restarts, ppo, subprocess",
     "SIGSTOP in learn of rank 1, dqn, subprocess",
     "SIGTERM to the launcher in collect of rank 0, dqn, subprocess",
     "disk full for a while in save of rank 0, dqn, base",
@@ -23,13 +21,13 @@ SLOW = {
     "step: kill in collect of rank 1, 99 times, dqn, subprocess",
 }
 NAMES = [str(fault) for fault in FAULTS]
-MARKS = [[] if name in TELLING else [pytest.mark.slow if name in SLOW else pytest.mark.survival] for name in NAMES]
+MARKS = [pytest.mark.slow if name in SLOW else pytest.mark.survival for name in NAMES]
 ITEMS = [pytest.param(fault, id=name, marks=mark) for fault, name, mark in zip(FAULTS, NAMES, MARKS, strict=True)]
 
 
 def test_each_fault_is_another_one() -> None:
     assert len(set(NAMES)) == len(NAMES)
-    assert set(NAMES) >= TELLING | SLOW
+    assert set(NAMES) >= SLOW
 
 
 def test_memory_that_another_job_holds_is_no_leftover() -> None:

@@ -111,18 +111,6 @@ def test_each_network_is_stepped_by_its_own_loss_at_its_own_rate() -> None:
     assert same(critic, list(other._model.critic.parameters()))
 
 
-def test_the_state_of_several_optimizers_is_restored() -> None:
-    policy, other = create(), create("learn.learning_rate=0.25")
-    for seed in range(3):
-        policy.learn(make_batch(8, seed))
-    state = copy.deepcopy(policy.state_dict())
-    assert state["optimizer"].keys() == {"critic", "actor"}
-    other.load_state_dict(state)
-    assert same(everything(policy), everything(other))
-    rates = [one.optimizers[""].param_groups[0]["lr"] for one in (other._critic, other._actor)]
-    assert rates == [0.25, 0.5]  # the config's, and the one that the policy gave
-
-
 def test_one_optimizer_alone_is_saved_under_the_keys_that_it_always_had() -> None:
     policy = make_policy()
     policy._forward_learn(make_batch(8))

@@ -38,16 +38,6 @@ def joined(step: int = 0) -> Tensor:
 # Checks: each runs on all ranks inside one group, and may fail on any.
 
 
-def check_moments_of_all_ranks_are_those_of_the_joined_data() -> None:
-    stat = RunningMeanStd()
-    for step in range(3):
-        stat.update(values_of(get_rank(), step))
-    x = torch.cat([joined(step) for step in range(3)]).double()
-    assert stat.count.item() == len(x)
-    torch.testing.assert_close(stat.mean, x.mean(), rtol=1e-12, atol=0)
-    torch.testing.assert_close(stat.var, x.var(correction=0), rtol=1e-12, atol=0)
-
-
 def check_moments_of_each_feature_are_those_of_the_joined_data() -> None:
     stat = RunningMeanStd((2,))
     for step in range(3):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -354,32 +353,6 @@ def test_the_draws_of_dicts_of_actions_go_on(tmp_path: Path) -> None:
     for key in ("action_type", "action_args"):
         assert torch.equal(mine["action"][key], its["action"][key])
     assert torch.equal(mine["obs"], its["obs"])
-
-
-class Drifting(CountingGame):
-    """The game, whose observations are of the time of their making where `drifts`."""
-
-    drifts = False
-    clock = itertools.count()
-
-    def _observe(self) -> tuple[np.ndarray, dict[str, Any]]:
-        obs, info = super()._observe()
-        return obs + (next(self.clock) / 2**20 if self.drifts else 0.0), info
-
-
-def test_what_cannot_be_restored_begins_a_new_episode_and_is_named() -> None:
-    games = [[Drifting(9), CountingGame(9), Drifting(9)] for _ in range(2)]
-    for game in itertools.chain(*games):
-        if isinstance(game, Drifting):
-            game.drifts = True
-    (collector, _), (other, seen) = (collector_of(*some, n_sample=3 * 4) for some in games)
-    collector.collect()
-    state = collector.local_state_dict()
-    assert other.load_local_state_dict(state) == [0, 2]
-    assert [ids.tolist() for ids in seen.resets[1:]] == [[0, 2]]
-    block, figures = other.collect(3 * 6)
-    assert block["episode_step"].T.tolist() == [[0, 1, 2, 3, 4, 5], [4, 5, 6, 7, 8, 0], [0, 1, 2, 3, 4, 5]]
-    assert (figures["episode"], figures["length"]) == (1, 9)
 
 
 def test_the_state_is_as_it_was_when_it_was_asked_for() -> None:

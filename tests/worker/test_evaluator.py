@@ -223,13 +223,3 @@ def test_a_worker_that_dies_truncates_its_episode_and_the_evaluation_goes_on() -
     with closing(game_env(*games, training=False, manager=manager)) as env:
         # two steps were rewarded; the third one failed
         assert sorted(evaluator_in(env, n_episode=2).eval(0)[1]["returns"]) == [2 * REWARD, 7 * REWARD]
-
-
-def test_a_restored_evaluator_goes_on() -> None:
-    evaluator = evaluator_of(CountingGame(2), n_episode=1)
-    evaluator.eval(0)
-    evaluator.eval(10)
-    other = evaluator_of(CountingGame(2), n_episode=1)
-    other.load_state_dict(evaluator.state_dict())
-    assert (other.eval_count, other.last_iter, other.best_return) == (2, 10, 2 * REWARD)
-    assert not other.should_eval(19)
