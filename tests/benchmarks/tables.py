@@ -31,6 +31,7 @@ GOALS = {  # the return at which a task counts as solved here
     "Pendulum-v1": -200,
     "LunarLander-v3": 200,
     "LunarLanderContinuous-v3": 200,
+    "HalfCheetah-v5": 4000,
     "InvertedPendulum-v5": 1000,
     "Memory-v0": 0.99,
     "PongNoFrameskip-v4": 20,
