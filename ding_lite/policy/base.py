@@ -508,7 +508,11 @@ class Policy:
         """Forget the running episodes of these environments; None means all."""
 
     def _state_dict_collect(self) -> dict[str, Any]:
-        """Return what this rank remembers of its running episodes, such as a recurrent state, for a checkpoint."""
+        """Return what this rank remembers of its running episodes, such as a recurrent state, for a checkpoint.
+
+        These are nested dicts of tensors `[N, ...]`, or None for zeros: a resumed run may deal environments to other
+        ranks.
+        """
         return {}
 
     def _load_state_dict_collect(self, state: dict[str, Any]) -> None:
