@@ -155,7 +155,7 @@ def make_page() -> str:
 
     def own(registry: Mapping[str, type]) -> list[tuple[str, type]]:
         """Leave out what is registered by others, such as tests in the same process."""
-        return sorted((n, c) for n, c in registry.items() if c.__module__.startswith(("ding_lite.", "dizoo.")))
+        return sorted((n, c) for n, c in registry.items() if c.__module__.startswith(("ding_lite.", *MODULES)))
 
     page = INTRO + CREATE
     page += _table("Top level", key_entries("schema", schema.TOP_KEYS), "")

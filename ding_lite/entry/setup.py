@@ -168,7 +168,6 @@ class RunSetup:
             cfg.seed,
             interrupt,
             on_progress,
-            cfg.policy.eval.evaluator.eval_at_start,
             cfg.policy.eval.evaluator.eval_after,
         )
 

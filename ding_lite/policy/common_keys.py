@@ -125,8 +125,7 @@ EVAL_KEYS: dict[str, Any] = dict(
     ),
     evaluator=dict(
         eval_freq=Key(1000, "learner iterations between two evaluations", low=1),
-        eval_at_start=Key(True, "also evaluate before the first iteration; the final policy is always evaluated"),
-        eval_after=Key(0, "learner iterations before the next evaluation, for tasks that take long to learn", low=0),
+        eval_after=Key(0, "learner iterations before the first evaluation; the final policy is evaluated too", low=0),
     ),
 )
 COMMON_KEYS: dict[str, Any] = dict(

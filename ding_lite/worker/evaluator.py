@@ -51,8 +51,7 @@ class Evaluator:
         on_progress: called every `PROGRESS_PERIOD` seconds of an evaluation, with the number of episodes that have
             ended, the number of steps that each environment has played, and whether nothing has happened since the
             call before: no episode has ended, and the observations are the same.
-        eval_at_start: whether an evaluation is due before the first learner iteration.
-        eval_after: learner iterations before the next one.
+        eval_after: learner iterations before the first evaluation.
 
     Attributes:
         eval_count: completed evaluations.
@@ -70,12 +69,11 @@ class Evaluator:
         seed: int,
         interrupt: Callable[[], bool] = lambda: False,
         on_progress: Callable[[int, int, bool], None] | None = None,
-        eval_at_start: bool = True,
         eval_after: int = 0,
     ) -> None:
         self._env, self._policy, self._interrupt, self._on_progress = env, policy, interrupt, on_progress
         self._n_episode, self._eval_freq, self._stop_value, self._seed = n_episode, eval_freq, stop_value, seed
-        self._at_start, self._after = eval_at_start, eval_after
+        self._after = eval_after
         limit = env.metadata.get("max_episode_steps") if env is not None else None
         self._longest, self._warns = max(limit or 0, LONGEST_EPISODE), not limit
         self.eval_count, self.last_iter, self.best_return = 0, -1, -np.inf
@@ -84,15 +82,14 @@ class Evaluator:
     def should_eval(self, train_iter: int) -> bool:
         """Return whether an evaluation is due.
 
-        That is after `eval_freq` iterations since the last one or the start, from `eval_after` iterations on, and
-        before the first one with `eval_at_start`.
+        That is after `eval_after` iterations for the first time, and after `eval_freq` iterations since the last one.
 
         Args:
             train_iter: learner iterations so far.
         """
-        if self._at_start and self.last_iter < 0:
-            return True
-        return train_iter >= self._after and train_iter - max(self.last_iter, 0) >= self._eval_freq
+        if train_iter < self._after:
+            return False
+        return self.last_iter < 0 or train_iter - self.last_iter >= self._eval_freq
 
     def eval(self, train_iter: int) -> tuple[bool, dict[str, Any]]:
         """Evaluate the policy. Collective: all ranks must call it.

@@ -49,7 +49,7 @@ pong_dqn_config = EasyDict(
             average=1 / 1500,  # single iterations play worse than their average
             eps=0.001,
             # rank 1 waits for evaluations; the first that reached 20 came after 30,000 iterations
-            evaluator=dict(eval_freq=5000, eval_at_start=False, eval_after=25_000),
+            evaluator=dict(eval_freq=5000, eval_after=25_000),
         ),
         random_collect_size=2500,
         other=dict(

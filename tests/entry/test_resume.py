@@ -150,7 +150,7 @@ class FailAtCheckpoint(Callback):
 
 @pytest.mark.parametrize("kind", ["dqn", "ppo"])
 def test_the_first_checkpoint_is_that_of_iteration_0_and_a_run_goes_on_from_it(kind: str) -> None:
-    saving = "policy.eval.evaluator.eval_at_start=False"  # or the best checkpoint of the first evaluation comes before
+    saving = "policy.eval.evaluator.eval_after=100"  # or the best checkpoint of the first evaluation comes before
     train(kind, "whole", saving)
     with pytest.raises(ZeroDivisionError):
         train(kind, "parts", saving, callbacks=[FailAtCheckpoint()])
