@@ -173,12 +173,13 @@ class RunKeeper(AbstractContextManager[Any]):
         if not loaded.of_ranks:
             return loaded.local_state
         before, now, size = len(loaded.of_ranks), get_world_size(), self._cfg.policy.learn.batch_size
-        self.reporter.info(
-            f"{before} rank(s) saved the checkpoint, {now} go on: with batch_size={size}, a step of all ranks learns "
-            f"from {now * size} samples, and learned from {before * size}."
-        )
         rows = None if self._replay is None else self._replay.ring.num_rows
-        return deal(loaded.of_ranks, get_rank(), now, self._cfg.env.collector_env_num, rows, self._cfg.seed)
+        dealt = deal(loaded.of_ranks, get_rank(), now, self._cfg.env.collector_env_num, rows, self._cfg.seed)
+        self.reporter.info(
+            f"The checkpoint is of {before} rank(s), and this run has {now}: with batch_size={size}, a step of all "
+            f"ranks learns from {now * size} samples instead of {before * size}."
+        )
+        return dealt
 
     def _resume_rank(self, state: dict[str, Any]) -> None:
         """Restore this rank's state, except the replay buffer's."""

@@ -266,7 +266,7 @@ def _check_random_steps(cfg: EasyDict, limits: Mapping[str, int]) -> None:
     if size and size * get_world_size() >= limit:
         raise ConfigError(
             f"max_env_step={limit} ends the run before it learns anything: it begins with "
-            f"{size} env steps on each of {get_world_size()} ranks. Raise the limit, or lower "
+            f"{size} env steps on each rank. Raise the limit, or lower "
             "policy.random_collect_size."
         )
 

@@ -129,8 +129,9 @@ class Policy:
         share = cfg.eval.average
         self._average = WeightAverage(self._model, share) if share and "learn" in enable_field else None
         self._exploring = explore(self._model)
+        # Noisy layers draw noise only while the policy explores, which a graph would not notice.
         captures = on_gpu and cfg.cuda_graph == "auto" and not self._exploring.layers
-        self._graphs = CudaGraphs() if captures else None  # of the networks that act, unless they draw noise
+        self._graphs = CudaGraphs() if captures else None
 
     def _create_model(self) -> nn.Module:
         """Return a new model. Only here, parameters are initialised: not those of a model that the user passes."""

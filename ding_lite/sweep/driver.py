@@ -297,7 +297,7 @@ class Sweep:
 
 
 TABLE, BEST = "trials.csv", "best_config.py"
-WIDTH, SHOWN, DIGITS = 80, 20, 4  # of the table: characters of a line, trials, significant digits of a value
+WIDTH, SHOWN, DIGITS = 80, 20, 4  # the table's characters in a line, trials, and significant digits of a value
 ENDINGS = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
 PICTURES = {  # Optuna's functions, and the numbers of complete trials and of keys that they need
     "curves.png": ("plot_intermediate_values", 1, 1),

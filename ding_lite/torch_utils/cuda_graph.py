@@ -126,6 +126,8 @@ def capturable(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[None]:
     captures = torch.cuda.is_current_stream_capturing()
     for group in groups:
         group["capturable"] = captures
-    yield
-    for group in groups:
-        group["capturable"] = False
+    try:
+        yield
+    finally:
+        for group in groups:
+            group["capturable"] = False

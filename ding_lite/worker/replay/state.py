@@ -140,7 +140,7 @@ def deal_replay_states(
 def _take_envs(state: dict[str, Any], span: slice, size: int) -> dict[str, Any]:
     """Return the newest `size` rows of some environments of a buffer, `[T, N, ...]`, from the oldest on."""
     ring, num_rows, num_envs = state["ring"], state["layout"]["num_rows"], state["layout"]["num_envs"]
-    oldest = ring["cursor"] - size  # of the rows to take
+    oldest = ring["cursor"] - size
     row_T = torch.arange(oldest, ring["cursor"] + state["layout"]["keeps_last"]) % num_rows
 
     def take(leaf: Tensor, rows: Tensor = row_T[:size]) -> Tensor:
