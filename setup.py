@@ -13,6 +13,7 @@ LIGHTNING = ["lightning>=2.4"]
 COMPLETION = ["shtab>=1.7"]  # completion of the command line in bash and zsh
 VIDEO = ["moviepy>=2"]  # its wheels contain ffmpeg
 SWEEP = ["optuna>=4.9"]
+SLURM = ["submitit>=1.5"]
 NOTEBOOK = ["nbclient>=0.10", "nbformat>=5.10", "ipykernel>=6.29"]
 WANDB = ["wandb>=0.31"]  # older ones have no finish_timeout
 MLFLOW = ["mlflow-skinny>=3.17", "sqlalchemy>=2", "alembic>=1.13"]  # the others for a local database
@@ -53,6 +54,7 @@ setup(
             *VIDEO,
             *ONNX,
             *SWEEP,
+            *SLURM,
             *NOTEBOOK,
             *WANDB,
             *MLFLOW,
@@ -69,6 +71,7 @@ setup(
         "video": VIDEO,
         "onnx": ONNX,
         "sweep": SWEEP,
+        "slurm": SLURM,
         "wandb": WANDB,
         "mlflow": MLFLOW,
     },

@@ -16,6 +16,7 @@ COVERED = {
     "cli/test_main.py": ["cli/options.py", "cli/parsers.py"],
     "cli/test_new.py": ["cli/configs.py", "cli/starter.py"],
     "cli/test_plot.py": ["cli/results.py"],
+    "cli/test_submission.py": ["utils/submission.py"],
     "cli/test_train.py": ["cli/seeds.py"],
     "config/test_config.py": ["config/schema.py"],
     "distributed/test_rpc.py": ["entry/serial_entry_rpc.py"],

@@ -29,17 +29,33 @@ def add_seeds(parser: argparse.ArgumentParser, meaning: str) -> None:
     )
 
 
+def add_jobs(parser: argparse.ArgumentParser, what: str) -> None:
+    """Declare how many runs there are at a time."""
+    help_text = f"runs side by side, if there are several {what} (default: 1; with --submit, all)"
+    parser.add_argument("--jobs", type=int, metavar="J", help=help_text)
+
+
 def add_processes(parser: argparse.ArgumentParser) -> None:
     """Declare the options about the processes of any run."""
     parser.add_argument("--nproc", type=int, default=1, metavar="N", help="processes that train together")
     parser.add_argument(
         "--max-restarts", type=int, default=0, metavar="K", help="after a failure, restart at most K times and resume"
     )
+    parser.add_argument(
+        "--submit",
+        choices=("slurm", "local"),
+        help="run each seed or trial as a job of a cluster; the words submit.KEY=VALUE are its options, such as "
+        "submit.slurm_partition=gpu; local: jobs on this machine, to try it",
+    )
     parser.add_argument("--local-rank", "--local_rank", type=int, help=argparse.SUPPRESS)  # some launchers pass it
 
 
 def check_run_options(args: argparse.Namespace) -> None:
-    """Check the options of `add_run_options`."""
+    """Check the options of `add_run_options`, and separate the options of a cluster from the other words."""
+    args.cluster_words = [word for word in args.words if word.startswith("submit.")]
+    args.words = [word for word in args.words if word not in args.cluster_words]
+    if args.cluster_words and not args.submit:
+        raise ConfigError(f"{args.cluster_words[0]} is an option of a cluster: add --submit slurm, or leave it out.")
     if args.nproc < 1 or args.max_restarts < 0:
         raise ConfigError(f"expected --nproc >= 1 and --max-restarts >= 0, got {args.nproc} and {args.max_restarts}.")
     if args.divide and args.mode == "rpc":

@@ -24,10 +24,11 @@ from ding_lite.cli.running import find_end, read_resumable, rename_for_seed, spl
 from ding_lite.config import compile_config
 from ding_lite.results.run import RETURN, Evaluations
 from ding_lite.results.table import Table
-from ding_lite.utils.checkpoint.run_directory import new_name, read_result
+from ding_lite.utils.checkpoint.run_directory import has_checkpoint, new_name, read_result
 from ding_lite.utils.ranks.launch_environment import read_launch
 from ding_lite.utils.registry import UserError
 from ding_lite.utils.run_process import RunProcess, passing_signals_on
+from ding_lite.utils.submission import SubmittedRun, open_cluster, process_words, start_run
 
 PERIOD = 0.5  # seconds between two checks of the runs
 TIME = re.compile(r"_\d{6}_\d{6}(_\d+)?")  # the end of a directory's name, if the plain name was taken
@@ -47,7 +48,7 @@ class SeedRun:
 
     seed: int
     directory: str
-    process: RunProcess | None = None
+    process: RunProcess | SubmittedRun | None = None
     result: dict[str, Any] = field(default_factory=dict)
     stopped: bool = False
     words: Sequence[str] = ()
@@ -84,12 +85,12 @@ def _seed_run(seed: int, name: str, args: argparse.Namespace) -> SeedRun:
     found = [
         path for path in folders if path.name == Path(name).name or TIME.fullmatch(path.name, len(Path(name).name))
     ]
-    begun = [str(path) for path in found if read_result(str(path)) or any(path.glob("ckpt/*.pth.tar"))]
+    begun = [str(path) for path in found if read_result(str(path)) or has_checkpoint(str(path))]
     if args.goes_on and begun:
         words = [word for word in args.words if word.partition("=")[0] not in ("exp_name", "seed")]
         return _continued(seed, begun[-1], words, args)
-    words = ["train", "-c", args.config, "-s", str(seed), *process_options(args)]
-    words += ["-m", args.mode] if args.mode else []
+    words = ["train", "-c", args.config, "-s", str(seed), *process_words(args)]
+    words += ["--divide"] * args.divide + (["-m", args.mode] if args.mode else [])
     directory = new_name(name)
     return SeedRun(seed, directory, words=[*words, *args.words, f"exp_name={directory}"])
 
@@ -109,8 +110,7 @@ def _continued(seed: int, directory: str, words: Sequence[str], args: argparse.N
     if end := find_end(directory, words):
         print(end, file=sys.stderr)
         return SeedRun(seed, directory, result=read_result(directory))
-    processes = ["--nproc", str(args.nproc), "--max-restarts", str(args.max_restarts)]
-    return SeedRun(seed, directory, words=["resume", directory, *processes, *words])
+    return SeedRun(seed, directory, words=["resume", directory, *process_words(args), *words])
 
 
 def _run(runs: Sequence[SeedRun], args: argparse.Namespace) -> int:
@@ -118,9 +118,11 @@ def _run(runs: Sequence[SeedRun], args: argparse.Namespace) -> int:
 
     A signal is passed on to the runs, which save a checkpoint and end; no further run is started.
     """
+    executor = open_cluster(args, Path(runs[0].directory).parent)
+    args.jobs = args.jobs or (len(runs) if executor else 1)
     try:
         with passing_signals_on(lambda: [run.process for run in runs if run.process]) as signalled:
-            _run_all(runs, args, signalled)
+            _run_all(runs, args, executor, signalled)
     finally:
         for process in (run.process for run in runs if run.process):
             process.close()
@@ -129,16 +131,16 @@ def _run(runs: Sequence[SeedRun], args: argparse.Namespace) -> int:
     return 128 - status if status < 0 else status  # a shell reports signal n as status 128 + n
 
 
-def _run_all(runs: Sequence[SeedRun], args: argparse.Namespace, signalled: Callable[[], int]) -> None:
+def _run_all(runs: Sequence[SeedRun], args: argparse.Namespace, executor: Any, signalled: Callable[[], int]) -> None:
     """Start the runs, at most `args.jobs` at a time, and wait for them to end."""
     waiting, active = [run for run in runs if run.words], list[SeedRun]()
     layout = "{n_fmt}/{total_fmt} runs, {elapsed} | {desc}"
     with tqdm(total=len(waiting), bar_format=layout, dynamic_ncols=True, disable=not sys.stderr.isatty()) as bar:
         while waiting or active:
             while waiting and len(active) < args.jobs and not signalled():
-                active.append(waiting.pop(0))
-                side_by_side = args.jobs * args.nproc if args.jobs > 1 else 1
-                active[-1].process = RunProcess(active[-1].words, side_by_side)
+                run = waiting.pop(0)
+                run.process = start_run(args, executor, run.words, run.directory)
+                active.append(run)
             time.sleep(PERIOD)
             for run in [run for run in active if run.status is not None]:
                 active.remove(run)
@@ -149,12 +151,6 @@ def _run_all(runs: Sequence[SeedRun], args: argparse.Namespace, signalled: Calla
             bar.set_description_str("; ".join(map(_describe_state, active)))
             if signalled() and not active:
                 return
-
-
-def process_options(args: argparse.Namespace) -> list[str]:
-    """Return the options of `add_run_options` for the processes of a run."""
-    words = ["--nproc", str(args.nproc), "--max-restarts", str(args.max_restarts)]
-    return [*words, *(["--divide"] if args.divide else [])]
 
 
 def _describe_state(run: SeedRun) -> str:
@@ -170,7 +166,7 @@ def describe_end(run: SeedRun, nproc: int) -> str:
     """Return a line about a run of some processes that has ended, with its last line of output if it failed."""
     if not run.status:
         return f"seed {run.seed} ended: {run.result.get('stop_reason', 'no result')}, {run.directory}"
-    if run.stopped and not any(Path(run.directory).glob("ckpt/*.pth.tar")):
+    if run.stopped and not has_checkpoint(run.directory):
         return f"seed {run.seed} stopped before its first checkpoint"
     if run.stopped or "stop_reason" in run.result:  # interrupted, after a checkpoint
         how = f"continue with ding_lite resume {shlex.quote(run.directory)}" + f" --nproc {nproc}" * (nproc > 1)

@@ -19,7 +19,8 @@ class Sweep(Command):
     share one.
     """
 
-    usage = "-c FILE key=low..high|a,b,c ... [--trials N] [--jobs J] [-s SEED ...] [--storage URL] [key=value ...]"
+    usage = """-c FILE key=low..high|a,b,c ... [--trials N] [--jobs J] [-s SEED ...] [--storage URL] [--submit slurm]
+         [key=value ...]"""
     examples = """
     ding_lite sweep -c CONFIG policy.learn.learning_rate=1e-4..1e-2:log policy.learn.batch_size=32,64 max_env_step=20000
     ding_lite sweep -c CONFIG policy.nstep=1..5 --trials 30 --jobs 2 -s 0 1 2 max_env_step=20000

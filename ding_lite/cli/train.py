@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ding_lite.cli.options import (
+    add_jobs,
     add_processes,
     add_run_options,
     add_seeds,
@@ -33,13 +34,14 @@ class Train(Command):
     """
 
     usage = """-c FILE [-s SEED ...] [--jobs J] [--resume] [--nproc N [--divide]] [--max-restarts K] [-m MODE]
-           [key=value ...]"""
+           [--submit slurm] [key=value ...]"""
     examples = """
     ding_lite train -c dizoo/classic_control/cartpole/config/cartpole_dqn_config.py
     ding_lite train -c CONFIG -s 0 1 2 --jobs 2 max_env_step=20000
     ding_lite train -c CONFIG -s 0 1 2 --jobs 2 max_env_step=20000 --resume
     ding_lite train -c CONFIG --nproc 2 --divide policy.learn.batch_size=128
     ding_lite train -c CONFIG --nproc 2 --max-restarts 3
+    ding_lite train -c CONFIG -s 0 1 2 --nproc 8 --submit slurm submit.slurm_partition=cpu submit.timeout_min=240
     python -m torch.distributed.launch --nproc_per_node=2 -m ding_lite train -c CONFIG --divide
     """
 
@@ -48,9 +50,7 @@ class Train(Command):
             "-c", "--config", required=True, metavar="FILE", help="file with main_config and create_config"
         )
         add_seeds(parser, "a run for each, instead of the config's seed")
-        parser.add_argument(
-            "--jobs", type=int, default=1, metavar="J", help="runs side by side, if there are several seeds"
-        )
+        add_jobs(parser, "seeds")
         parser.add_argument(
             "-m",
             "--mode",
@@ -71,7 +71,7 @@ class Train(Command):
         check_run_options(args)
         check_at_least(args, jobs=1)
         check_seeds(args)
-        if len(args.seeds or []) < 2 and not args.goes_on:
+        if len(args.seeds or []) < 2 and not args.goes_on and not args.submit:
             args.seed, args.resume = (args.seeds or [None])[0], None
             start(args)
             return
@@ -87,7 +87,7 @@ class Resume(Command):
     max_env_step=40000; of several directories, those whose runs have finished stay as they are without one.
     """
 
-    usage = "DIR... [--jobs J] [--nproc N] [--max-restarts K] [key=value ...]"
+    usage = "DIR... [--jobs J] [--nproc N] [--max-restarts K] [--submit slurm] [key=value ...]"
     examples = """
     ding_lite resume EXPERIMENT
     ding_lite resume EXPERIMENT --nproc 2
@@ -97,7 +97,7 @@ class Resume(Command):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("directories", metavar="DIR", nargs="+", help="a run's directory")
-        parser.add_argument("--jobs", type=int, default=1, metavar="J", help="runs side by side, if there are several")
+        add_jobs(parser, "directories")
         add_processes(parser)
 
     def run(self, args: argparse.Namespace) -> None:
@@ -105,7 +105,7 @@ class Resume(Command):
         args.divide = False
         check_run_options(args)
         check_at_least(args, jobs=1)
-        if len(args.directories) == 1:
+        if len(args.directories) == 1 and not args.submit:
             args.resume = args.directories[0]
             start(args)
             return
@@ -162,7 +162,7 @@ class Classic(Command):
         values = {key: getattr(args, option[2:].replace("-", "_")) for option, key in WORDS.items()}
         args.words = [*(f"{key}={value}" for key, value in values.items() if value is not None), *args.words]
         if args.mode != "eval":
-            args.jobs, args.goes_on = 1, False
+            args.jobs, args.goes_on = None, False
             Train().run(args)
             return
         check_at_least(args, episodes=1)
@@ -175,10 +175,10 @@ def _find_mistake(args: argparse.Namespace) -> str:
     if args.mode == "eval":
         if args.ckpt is None:
             return "--ckpt is missing: give the checkpoint to evaluate"
-        if args.nproc > 1 or args.max_restarts or args.divide or len(args.seeds or []) > 1:
+        if args.nproc > 1 or args.max_restarts or args.divide or args.submit or len(args.seeds or []) > 1:
             return (
-                "a checkpoint is evaluated once, by one process: leave out --nproc, --max-restarts and --divide, and "
-                "give one seed"
+                "a checkpoint is evaluated once, by one process: leave out --nproc, --max-restarts, --divide and "
+                "--submit, and give one seed"
             )
         return ""
     if args.ckpt is not None or args.episodes is not None:

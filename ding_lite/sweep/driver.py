@@ -29,11 +29,12 @@ from ding_lite.results.run import RETURN, Evaluations
 from ding_lite.results.table import Table, show_number
 from ding_lite.sweep.space import Space, Value, check_space, first_values, grid, to_words
 from ding_lite.sweep.study import ERROR, RUNS, UNFINISHED, SharedStudy, first_number, open_study
-from ding_lite.utils.checkpoint.run_directory import new_name, read_result
+from ding_lite.utils.checkpoint.run_directory import has_checkpoint, new_name, read_result
 from ding_lite.utils.directory_lock import is_active
 from ding_lite.utils.passwords import hide_passwords
 from ding_lite.utils.registry import UserError, load_extra
 from ding_lite.utils.run_process import RunProcess, passing_signals_on
+from ding_lite.utils.submission import SubmittedRun, open_cluster, process_words, start_run
 from ding_lite.utils.tree import dotted_items
 
 PERIOD = 0.5  # seconds between two checks of the runs
@@ -79,7 +80,7 @@ class Sweep:
         self._folder = Path(args.output or f"{name}_sweep")
         name = self._folder.resolve().name
         group = [f"tracker.group={name}"] if first.tracker.type and first.tracker.group is None else []
-        self._options = ["--nproc", str(args.nproc), "--max-restarts", str(args.max_restarts)]  # of each run
+        self._options = process_words(args)  # of each run
         self._train_words = ["-c", args.config, *self._options, *["--divide"] * args.divide, *group, *words]
         self._seeds = args.seeds or [first.seed]
         limit = next((limit for limit in LIMITS if limit in limits), "max_env_step")
@@ -91,6 +92,7 @@ class Sweep:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"Cannot make the sweep's directory '{self._folder}': {error.strerror}.") from None
+        self._executor = open_cluster(args, self._folder)
         tpe = optuna.samplers.TPESampler(constant_liar=True)  # simultaneous trials then try different values
         warm_up = self._limit // 4 + 1 if self._limit else MARKS // 4  # a quarter of the first run
         median = optuna.pruners.MedianPruner(n_startup_trials=args.prune_after, n_warmup_steps=warm_up)
@@ -102,7 +104,7 @@ class Sweep:
             pruner=median if args.pruner == "median" else optuna.pruners.NopPruner(),
         )
         self._active: dict[int, tuple[Trial, Steps]] = {}
-        self._processes: dict[int, RunProcess] = {}  # by the numbers of their trials
+        self._processes: dict[int, RunProcess | SubmittedRun] = {}  # by the numbers of their trials
         self._reported: dict[int, int] = {}  # the newest mark of each trial
         self._signalled: Callable[[], int] = int
         self._failed, self._succeeded = 0, False
@@ -201,7 +203,7 @@ class Sweep:
         if read_result(str(run.directory)).get("stop_reason", "interrupted") != "interrupted":
             if self._falls_behind(trial, run, before, ended=True):
                 raise optuna.TrialPruned
-        elif not any(run.directory.glob("ckpt/*.pth.tar")) or (
+        elif not has_checkpoint(str(run.directory)) or (
             yield from self._execute(trial, run, before, ["resume", str(run.directory), *self._options])
         ):  # there is no checkpoint, or none can be read
             number = first_number(self._study.trials[trial.number])
@@ -229,8 +231,8 @@ class Sweep:
     def _execute(self, trial: Trial, run: Evaluations, before: Sequence[float], words: Sequence[str]) -> Steps:
         """Start a process with the words after `ding_lite` and wait for its end. Return why it failed, or ""."""
         yield  # a signal may have arrived
-        side_by_side = self._args.jobs * self._args.nproc if self._args.jobs > 1 else 1
-        process = self._processes[trial.number] = RunProcess(words, side_by_side)
+        process = start_run(self._args, self._executor, words, str(run.directory))
+        self._processes[trial.number] = process
         status, pruned = None, False
         try:
             while status is None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
+from typing import Protocol
 
 from ding_lite.utils.ranks.interrupt import SIGNALS
 from ding_lite.utils.ranks.launch_environment import usable_cores
@@ -67,8 +68,15 @@ class RunProcess:
         self._output.close()
 
 
+class TakesSignals(Protocol):
+    """A process of this machine, or a job of a cluster."""
+
+    def send_signal(self, signum: int) -> None:
+        """Send a signal, unless it has ended."""
+
+
 @contextmanager
-def passing_signals_on(processes: Callable[[], Iterable[RunProcess]]) -> Iterator[Callable[[], int]]:
+def passing_signals_on(processes: Callable[[], Iterable[TakesSignals]]) -> Iterator[Callable[[], int]]:
     """Return a context manager that passes this process's signals on to others.
 
     Its value is a function that returns the first signal that arrived, or 0.

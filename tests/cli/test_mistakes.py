@@ -37,7 +37,7 @@ resume run --nproc 0 | expected --nproc >= 1
 -c x.py --episodes 3 | --ckpt and --episodes need -m eval
 -c x.py --ckpt run | --ckpt and --episodes need -m eval
 -m eval --ckpt x --episodes 0 | expected --episodes >= 1, got 0
--m eval --ckpt x --divide | leave out --nproc, --max-restarts and --divide
+-m eval --ckpt x --divide | leave out --nproc, --max-restarts, --divide and
 -m rpc -c x.py --divide | leave out --divide
 resume run --divide | unrecognized arguments: --divide
 -c missing.py | Config file 'missing.py' does not exist: give the path of a Python file.
@@ -50,6 +50,10 @@ completion fish | ding_lite completion: argument shell: invalid choice: 'fish'
 train | ding_lite train: the following arguments are required: -c/--config. See ding_lite train --help.
 train -c x.py --sed 0 | ding_lite train: unrecognized arguments: --sed 0. Did you mean '--seed
 train -c x.py max_env_step | max_env_step. A key of the config is changed by key=value, without spaces. See ding_lite
+train -c {c} --submit local submit.nodes=2 | --submit local: LocalExecutor can use only one node
+train -c {c} --submit local submit.node=2 | Parameter 'node' need to be prefixed by an executor name
+train -c {c} submit.nodes=2 | submit.nodes=2 is an option of a cluster: add --submit slurm
+-m eval --ckpt x --submit local | leave out --nproc, --max-restarts, --divide and --submit
 train -c {c} -s 0 1 -s 0 | -s: seed 0 is given twice
 train -c {c} -s 0 1 policy.learn.bacth_size=3 | Did you mean 'policy.learn.batch_size'?
 new CartPoel-v1 | Did you mean 'CartPole-v1'?

@@ -20,20 +20,29 @@ from ding_lite.results.run import Evaluations
 from ding_lite.sweep import driver, study
 from ding_lite.sweep.driver import MARKS, MAX_FAILURES, Sweep
 from ding_lite.sweep.space import read_words
+from ding_lite.utils import submission
 from ding_lite.utils.registry import UserError
 from tests.entry.helpers import CONFIG
 from tests.sweep.helpers import FakeRun
 
 RATE = "policy.learn.learning_rate"
 OPTIONS = {"trials": None, "jobs": 1, "seeds": [0], "sampler": "grid", "pruner": "none", "prune_after": 1}
-OPTIONS |= {"score": "best", "output": "mine", "storage": "", "nproc": 1, "max_restarts": 0, "divide": False}
+OPTIONS |= {
+    "score": "best",
+    "output": "mine",
+    "storage": "",
+    "nproc": 1,
+    "max_restarts": 0,
+    "divide": False,
+    "submit": None,
+}
 LIMITS = {"max_env_step": 100}
 
 
 @pytest.fixture(autouse=True)
 def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(driver, "RunProcess", FakeRun)
+    monkeypatch.setattr(submission, "RunProcess", FakeRun)
     monkeypatch.setattr(driver, "PERIOD", 0.0)
     monkeypatch.setattr(driver, "write_outcome", lambda study, *rest: bool(study.count(TrialState.COMPLETE)))
     FakeRun.reset()

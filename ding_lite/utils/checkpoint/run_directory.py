@@ -102,6 +102,11 @@ def read_result(exp_dir: str) -> dict[str, Any]:
     return _read_json(os.path.join(exp_dir, "result.json"))
 
 
+def has_checkpoint(exp_dir: str) -> bool:
+    """Return whether a run has saved a checkpoint in a directory."""
+    return any(glob.iglob(os.path.join(glob.escape(exp_dir), "ckpt", "*.pth.tar")))
+
+
 def _agents() -> list[str]:
     """Return the names of the elastic launchers that started the ranks, one per machine; empty without such launchers.
 

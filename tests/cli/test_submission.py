@@ -1,0 +1,107 @@
+"""Seeds and trials as jobs of submitit's local executor: preempted, cancelled, of several tasks, and failing."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ding_lite.utils.registry import UserError
+from tests.cli.commands import call
+from tests.distributed.launcher import ROOT, finish, run_forked, start_forked
+from tests.entry.helpers import CONFIG, SHORT, metrics, result
+
+QUICK = [*SHORT[1:], "env.stop_value=None"]
+TRAIN = ["-m", "ding_lite", "train", "-c", str(CONFIG), "--submit", "local"]
+# A wrapper whose run gets its job preempted, once, in the middle.
+PREEMPTED = """
+import os, signal
+from pathlib import Path
+import gymnasium
+
+class Preempted(gymnasium.Wrapper):
+    steps = 0
+
+    def step(self, action):
+        Preempted.steps += 1
+        if Preempted.steps == 400 and not Path("preempted").exists():
+            Path("preempted").touch()
+            os.kill(os.getppid(), signal.SIGUSR1)
+        return self.env.step(action)
+"""
+
+
+def test_a_preempted_job_resumes_and_the_table_is_that_of_one_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "preempted_env.py").write_text(PREEMPTED)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
+    words = ["-s", "0", "1", *QUICK, "exp_name=run", "max_env_step=800", "env.wrappers=['preempted_env:Preempted']"]
+    done = run_forked([*TRAIN, *words], 240)
+    assert done.returncode == 0, done.stderr
+    logs = [(tmp_path / f"run_seed{seed}/log/log.txt").read_text() for seed in (0, 1)]
+    assert sum("ended (interrupted)" in log for log in logs) == 1, logs
+    lines = done.stdout.splitlines()
+    assert [line.split()[:3] for line in lines[1:3]] == [[seed, "max_env_step", "800"] for seed in "01"]
+    assert lines[4] == "directories run_seed0, run_seed1"
+    for seed in (0, 1):
+        iterations = [
+            line["train_iter"] for line in metrics(tmp_path / f"run_seed{seed}") if "train/total_loss" in line
+        ]
+        assert iterations == sorted(set(iterations))
+    assert not (tmp_path / "jobs").exists()
+
+
+@pytest.mark.slow
+def test_cancelled_jobs_save_and_go_on(tmp_path: Path) -> None:
+    words = ["-s", "0", "1", *QUICK, "exp_name=run", "policy.learn.learner.hook.save_ckpt_after_iter=100"]
+    process, deadline = start_forked([*TRAIN, *words, "max_env_step=100000"]), time.monotonic() + 240
+    while not all(list(tmp_path.glob(f"run_seed{seed}/ckpt/*.rank_0.pth.tar")) for seed in (0, 1)):
+        assert time.monotonic() < deadline
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    done = finish(process, timeout=240)
+    assert done.returncode == 128 + signal.SIGINT
+    ways = [f"seed {seed} interrupted: continue with ding_lite resume run_seed{seed}" for seed in (0, 1)]
+    assert sorted(done.stderr.split("\n"))[-2:] == ways
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run_seed0", "run_seed1"]
+    steps = max(result(tmp_path / f"run_seed{seed}")["envstep"] for seed in (0, 1)) + 80
+    done = run_forked([*TRAIN, *words, "--resume", f"max_env_step={steps}"], 240)
+    assert done.returncode == 0, done.stderr
+    assert [result(tmp_path / f"run_seed{seed}")["envstep"] for seed in (0, 1)] == [steps, steps]
+
+
+@pytest.mark.slow
+def test_the_tasks_of_a_trials_job_are_ranks_of_one_run(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    words = ["sweep", "-c", str(CONFIG), "policy.nstep=1,3", "--sampler", "grid", "-o", "mine", "--submit", "local"]
+    words += ["--divide", "submit.tasks_per_node=2", *QUICK, "max_env_step=320"]
+    done = run_forked(["-m", "ding_lite", *words], 240)
+    assert done.returncode == 0, done.stderr
+    runs = sorted(tmp_path.glob("mine/trial_*"))
+    assert [(result(run)["world_size"], result(run)["envstep"]) for run in runs] == [(2, 320), (2, 320)]
+    assert not (tmp_path / "mine/jobs").exists()
+
+
+@pytest.mark.slow
+def test_a_job_that_fails_says_why_and_keeps_its_files(tmp_path: Path) -> None:
+    done = run_forked([*TRAIN, "-s", "0", *QUICK, "exp_name=run", "env.env_id=Nope-v1"], 240)
+    assert done.returncode == 2
+    assert done.stderr.startswith("seed 0 failed: env.env_id: gymnasium knows no 'Nope-v1'")
+    assert list(tmp_path.glob("jobs/*_log.err"))
+
+
+def test_what_is_missing_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    words = ("train", "-c", str(CONFIG), "--submit", "slurm")
+    if not shutil.which("srun"):
+        with pytest.raises(UserError, match=r"^--submit slurm: this machine has no SLURM, srun was not found\. .*$"):
+            call(*words)
+    monkeypatch.setitem(sys.modules, "submitit", None)  # as if it were not installed
+    with pytest.raises(UserError, match=r"--submit needs the extra 'slurm' .*: pip install 'ding_lite\[slurm\]'"):
+        call(*words)
+    assert list(tmp_path.iterdir()) == []
