@@ -166,7 +166,12 @@ REPLAY_KEYS: dict[str, Any] = dict(
         replay_buffer=dict(
             type=Key("", "'uniform' or 'prioritized'; empty: determined by policy.priority"),
             replay_buffer_size=Key(100000, "capacity: env steps per rank", low=1),
-            device=Key("cpu", "whose memory holds the steps: 'cpu' or 'cuda'", choices=("cpu", "cuda"), needs="cuda"),
+            device=Key(
+                "cpu",
+                "whose memory holds the steps and their priorities: 'cpu' or 'cuda'",
+                choices=("cpu", "cuda"),
+                needs="cuda",
+            ),
         ),
     ),
 )

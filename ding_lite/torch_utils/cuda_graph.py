@@ -5,6 +5,7 @@ The step of a small network consists of hundreds of kernels, and launching one t
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
@@ -104,7 +105,8 @@ class CudaGraphs:
 def _record(function: Callable[[Any], Any], inputs: Any) -> _Recording:
     own = tree_map(torch.empty_like, inputs)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other threads may use the GPU meanwhile
+    # Other threads may use the GPU meanwhile. No older graph may be freed, though: CUDA would end the process.
+    with _without_garbage_collection(), torch.cuda.graph(graph, capture_error_mode="thread_local"):
         output = function(own)
     of_dtype: dict[torch.dtype, tuple[list[int], list[Tensor]]] = {}
     for number, leaf in enumerate(tree_leaves(own)):
@@ -112,6 +114,17 @@ def _record(function: Callable[[Any], Any], inputs: Any) -> _Recording:
         numbers.append(number)
         tensors.append(leaf)
     return _Recording(graph, list(of_dtype.values()), output)
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def copies(figures: dict[str, Tensor]) -> dict[str, Tensor]:

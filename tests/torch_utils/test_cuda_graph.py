@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,33 @@ def test_a_function_that_decides_by_a_value_on_the_gpu_is_called_every_time() ->
     assert [graphs.run(absolute, torch.full((1,), sign, device="cuda")).item() for sign in signs] == [1.0] * 6
 
 
+def test_garbage_of_an_older_graph_is_not_freed_during_a_capture() -> None:
+    class Garbage:
+        """A graph that only the garbage collector frees."""
+
+        def __init__(self) -> None:
+            self.graphs, self.me = CudaGraphs(), self
+            for _ in range(WARM_UP + 1):
+                self.graphs.run(torch.neg, torch.ones(1, device="cuda"))
+
+    def negate(x: Tensor) -> Tensor:
+        holder.clear()
+        _ = [[] for _ in range(10)]  # enough objects for the garbage collector to run
+        return -x
+
+    threshold = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        for _ in range(10):
+            holder: list[Garbage] = []
+            graphs = CudaGraphs()
+            for _ in range(WARM_UP + 2):
+                holder.append(Garbage())
+                assert graphs.run(negate, torch.ones(1, device="cuda")).item() == -1.0
+    finally:
+        gc.set_threshold(*threshold)
+
+
 def weights(*words: str, steps: int = 400) -> tuple[int, int]:
     policy = run("policy.cuda=True", *words, max_env_step=steps)
     return checksum_networks([policy.model])
@@ -54,8 +82,10 @@ def test_replay_in_the_memory_of_the_gpu_gives_the_same_batches(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_a_resumed_run_repeats_to_the_bit(tmp_path: Path, device: str) -> None:
+@pytest.mark.parametrize("priority", [False, True])
+def test_a_resumed_run_repeats_to_the_bit(tmp_path: Path, device: str, priority: bool) -> None:
     words = ["policy.deterministic=True", f"policy.other.replay_buffer.device={device}"]
+    words += [f"policy.priority={priority}", f"policy.priority_IS_weight={priority}"]
     whole = weights(f"exp_name={tmp_path / 'whole'}", *words)
     weights(f"exp_name={tmp_path / 'parts'}", *words, steps=200)
     assert weights(f"exp_name={tmp_path / 'parts'}", *words, "policy.learn.resume_training=True") == whole

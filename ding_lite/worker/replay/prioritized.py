@@ -1,5 +1,8 @@
 """Proportional prioritised replay (Schaul et al. 2016, arXiv:1511.05952) of transitions or sequences.
 
+The sums of priorities are a tree in host memory, and prefix sums on a GPU. The sampler computes with arrays of either
+kind, NumPy's or torch's, by the operations that both have.
+
 Shapes: B samples, L leaves of the tree, R ranks.
 """
 
@@ -28,6 +31,8 @@ class SumTree:
         num_leaves: L.
     """
 
+    arrays: ClassVar[Any] = np
+
     def __init__(self, num_leaves: int) -> None:
         self._depth = max(num_leaves - 1, 1).bit_length()
         self._first = 2**self._depth
@@ -39,14 +44,18 @@ class SumTree:
         return float(self._sum[1])
 
     @property
-    def leaves(self) -> np.ndarray:
+    def leaves(self) -> Tensor:
         """The leaves, padded with zeros to a power of two; a view of the tree's memory."""
-        return self._sum[self._first :]
+        return torch.from_numpy(self._sum[self._first :])
 
-    def refill(self, value_L: np.ndarray) -> None:
+    def array(self, value_B: Tensor) -> np.ndarray:
+        """Return a tensor as an array with which the leaves can be computed."""
+        return value_B.numpy(force=True)
+
+    def refill(self, value_L: Tensor) -> None:
         """Set the first leaves to `value_L`, and all others to zero."""
         self._sum[:] = 0.0
-        self._sum[self._first : self._first + len(value_L)] = value_L
+        self._sum[self._first : self._first + len(value_L)] = value_L.numpy(force=True)
         first = self._first
         while first > 1:  # level by level; the sums are the same, to the bit, as after writing single leaves
             first //= 2
@@ -63,8 +72,9 @@ class SumTree:
             node_B = node_B >> 1
             self._sum[node_B] = self._sum[2 * node_B] + self._sum[2 * node_B + 1]
 
-    def find(self, mass_B: np.ndarray) -> np.ndarray:
-        """Return for each mass in [0, total) the first leaf at which the cumulative sum of leaves exceeds it."""
+    def find(self, share_B: np.ndarray) -> np.ndarray:
+        """Return the first leaves at which the cumulative sum exceeds these shares, in [0, 1), of the sum of all."""
+        mass_B = share_B * self.total
         node_B = np.ones(len(mass_B), np.int64)
         for _ in range(self._depth):
             left_B = self._sum[2 * node_B]
@@ -73,6 +83,46 @@ class SumTree:
             mass_B = np.where(right_B, mass_B - left_B, mass_B)
             node_B = 2 * node_B + right_B
         return node_B - self._first
+
+
+class PrefixSums:
+    """The sums of leaves on a GPU: adding up all of them takes one kernel, and a level of a tree takes several.
+
+    The host never waits for the GPU. Attributes and methods are those of `SumTree`; arrays are tensors on the device.
+    """
+
+    arrays: ClassVar[Any] = torch
+
+    def __init__(self, num_leaves: int, device: torch.device) -> None:
+        self.leaves = torch.zeros(num_leaves, dtype=torch.float64, device=device)
+
+    @property
+    def total(self) -> Tensor:
+        return self.leaves.sum()
+
+    def array(self, value_B: Tensor) -> Tensor:
+        return value_B.detach().to(self.leaves.device)
+
+    def refill(self, value_L: Tensor) -> None:
+        self.leaves.zero_()[: len(value_L)] = value_L
+
+    def __getitem__(self, leaf_B: np.ndarray | Tensor) -> Tensor:
+        return self.leaves[self._index(leaf_B)]
+
+    def __setitem__(self, leaf_B: np.ndarray | Tensor, value_B: Tensor | float) -> None:
+        if isinstance(value_B, Tensor):
+            self.leaves[self._index(leaf_B)] = value_B
+        else:
+            self.leaves.index_fill_(0, self._index(leaf_B), value_B)
+
+    def find(self, share_B: np.ndarray) -> Tensor:
+        sum_L = self.leaves.cumsum(0)
+        share_B = np.minimum(share_B, 1 - 2.0**-50)  # a mass of the whole sum would lie beyond the last positive leaf
+        mass_B = torch.from_numpy(share_B).to(sum_L.device, non_blocking=True) * sum_L[-1]
+        return torch.searchsorted(sum_L, mass_B, right=True)
+
+    def _index(self, leaf_B: np.ndarray | Tensor) -> Tensor:
+        return torch.as_tensor(leaf_B).to(self.leaves.device, non_blocking=True)
 
 
 class PrioritizedSampler:
@@ -91,6 +141,7 @@ class PrioritizedSampler:
 
     Args:
         num_places: number of places of the ring.
+        device: the ring's.
         alpha: exponent of the priorities; 0: uniform draws.
         beta: initial exponent of the weights; with 1 they correct the bias fully.
         anneal_step: number of batches over which beta rises linearly to 1.
@@ -99,11 +150,15 @@ class PrioritizedSampler:
 
     adaptive = True
 
-    def __init__(self, num_places: int, alpha: float, beta: float, anneal_step: int, seed: int = 0) -> None:
+    def __init__(
+        self, num_places: int, device: torch.device, alpha: float, beta: float, anneal_step: int, seed: int = 0
+    ) -> None:
         self._alpha, self._beta = alpha, Schedule("linear", beta, 1.0, anneal_step)  # beta by batches drawn
         self._rng = np.random.default_rng(seed)
-        self._tree, self._num_used = SumTree(num_places), 0  # priority^alpha of each place; 0 where no sample starts
-        self._max_priority, self._num_drawn = 1.0, 0
+        # priority^alpha of each place; 0 where no sample starts
+        self._tree: Any = SumTree(num_places) if device.type == "cpu" else PrefixSums(num_places, device)
+        self._max_priority = self._tree.array(torch.ones((), dtype=torch.float64))
+        self._num_drawn, self._num_used = 0, 0
 
     def pushed(self, ring: Ring, number: int, span: int) -> None:
         """Remove the samples that `number` new rows have made incomplete, and add those that they complete."""
@@ -113,45 +168,44 @@ class PrioritizedSampler:
         self._tree[ring.places(leaving[:, None], env_N).ravel()] = 0.0
         # Rows whose samples have become complete enter.
         entering = np.arange(starts.stop - min(number, len(starts)), starts.stop)
-        largest_R1 = all_gather_tensor(torch.tensor([self._max_priority], dtype=torch.float64))
-        self._max_priority = float(largest_R1.max())
+        largest_R = all_gather_tensor(torch.as_tensor(self._max_priority))
+        self._max_priority = self._tree.array(largest_R.max())
         self._tree[ring.places(entering[:, None], env_N).ravel()] = self._max_priority**self._alpha
         self._num_used = ring.size * ring.num_envs
 
     def draw(self, ring: Ring, starts: range, number: int) -> dict[str, Tensor]:
         """Return `index` `[B]` and `weight` `[B]`; one sample is drawn from each of B equal parts of the total."""
-        mass_B = (np.arange(number) + self._rng.random(number)) / number * self._tree.total
-        place_B = self._tree.find(mass_B)
+        place_B = self._tree.find((np.arange(number) + self._rng.random(number)) / number)
         beta = self._beta.at(self._num_drawn)
         total, count = self._tree.total, len(starts) * ring.num_envs
         mean = allreduce_data({"total": total, "count": count}, "mean")
         weight_B = (self._tree[place_B] * mean["count"] / mean["total"]) ** -beta * (total / mean["total"])
         self._num_drawn += 1
-        drawn = {"index": torch.from_numpy(place_B), "weight": torch.from_numpy(weight_B.astype(np.float32))}
-        return {key: value.to(ring.device) for key, value in drawn.items()}
+        return {"index": torch.as_tensor(place_B), "weight": torch.as_tensor(weight_B).float()}
 
     def update(self, index: Tensor, priority: Tensor) -> None:
         """Set the priorities `[B]` of places `[B]`; where a new priority is not finite, the old one stays."""
-        priority_B = priority.detach().cpu().numpy().astype(np.float64) + MIN_PRIORITY
-        finite_B = np.isfinite(priority_B)
-        place_B, priority_B = index.cpu().numpy()[finite_B], priority_B[finite_B]
-        self._max_priority = max(self._max_priority, float(priority_B.max(initial=0.0)))
-        self._tree[place_B] = np.where(self._tree[place_B] > 0, priority_B**self._alpha, 0.0)
+        xp, place_B = self._tree.arrays, self._tree.array(index)
+        priority_B, old_B = self._tree.array(priority.double()) + MIN_PRIORITY, self._tree[place_B]
+        finite_B = xp.isfinite(priority_B)
+        self._max_priority = xp.maximum(self._max_priority, xp.where(finite_B, priority_B, 0.0).max())
+        self._tree[place_B] = xp.where(finite_B & (old_B > 0), priority_B**self._alpha, old_B)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything on which later draws depend; the priorities share the tree's memory."""
         return {
             "rng": self._rng.bit_generator.state,
-            "priority": torch.from_numpy(self._tree.leaves[: self._num_used]),
-            "max_priority": self._max_priority,
+            "priority": self._tree.leaves[: self._num_used].cpu(),
+            "max_priority": float(self._max_priority),
             "num_drawn": self._num_drawn,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._rng.bit_generator.state = state["rng"]
-        self._tree.refill(state["priority"].numpy(force=True))
+        self._tree.refill(state["priority"])
         self._num_used = len(state["priority"])
-        self._max_priority, self._num_drawn = state["max_priority"], state["num_drawn"]
+        self._max_priority = self._tree.array(torch.tensor(state["max_priority"], dtype=torch.float64))
+        self._num_drawn = state["num_drawn"]
 
 
 @BUFFER_REGISTRY.register("prioritized")
@@ -191,5 +245,5 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         **options: Any,
     ) -> None:
         ring, view = create_ring_and_view(replay_buffer_size, num_envs, **options)
-        sampler = PrioritizedSampler(ring.num_places, alpha, beta, anneal_step, seed)
+        sampler = PrioritizedSampler(ring.num_places, ring.device, alpha, beta, anneal_step, seed)
         super().__init__(ring, sampler, view, batch_device)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from ding_lite.worker import PrioritizedReplayBuffer, SumTree
+from ding_lite.worker.replay.prioritized import PrefixSums
 from tests.worker.replay.history import GAMMA, History, check_sequences
 
 
@@ -28,27 +29,50 @@ def priorities(buffer: PrioritizedReplayBuffer) -> np.ndarray:
     return buffer.state_dict()["sampler"]["priority"].numpy()
 
 
-def test_sum_tree_finds_leaves_by_running_sum() -> None:
-    tree = SumTree(5)
-    tree[np.array([0, 1, 3, 4])] = np.array([1.0, 2.0, 3.0, 4.0])  # running sums 1, 3, 3, 6, 10
-    assert tree.total == 10.0
-    assert tree.find(np.array([0.0, 0.99, 1.0, 2.99, 3.0, 5.99, 6.0, 9.99])).tolist() == [0, 0, 1, 1, 3, 3, 4, 4]
+@pytest.fixture(params=["tree", "prefix sums"])
+def sums(request: pytest.FixtureRequest) -> Any:
+    """Eight leaves."""
+    return SumTree(8) if request.param == "tree" else PrefixSums(8, torch.device("cpu"))
 
 
-def test_sum_tree_never_returns_an_empty_leaf_at_the_very_end() -> None:
-    tree = SumTree(8)
-    tree[np.array([2])] = 0.1
-    assert tree.find(np.array([0.0, 0.1, 0.2])).tolist() == [2, 2, 2]
+def test_leaves_are_found_by_running_sum(sums: Any) -> None:
+    # running sums 1, 3, 3, 6, 10
+    sums[np.array([0, 1, 3, 4])] = sums.array(torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64))
+    assert float(sums.total) == 10.0
+    found = sums.find(np.array([0.0, 0.09, 0.1, 0.29, 0.31, 0.59, 0.6, 0.99, 1.0]))
+    assert found.tolist() == [0, 0, 1, 1, 3, 3, 4, 4, 4]
 
 
-def test_sum_tree_equals_a_plain_sum_after_many_writes() -> None:
-    rng, plain = np.random.default_rng(0), np.zeros(37)
-    tree = SumTree(37)
+def test_sums_equal_a_plain_sum_after_many_writes(sums: Any) -> None:
+    rng, plain = np.random.default_rng(0), np.zeros(8)
     for _ in range(50):
-        leaf, value = rng.integers(37, size=4), float(rng.random())
-        tree[leaf] = value
+        leaf, value = rng.integers(8, size=4), float(rng.random())
+        sums[leaf] = value
         plain[leaf] = value
-    assert tree.total == pytest.approx(plain.sum())
+    assert float(sums.total) == pytest.approx(plain.sum())
+    assert sums[np.arange(8)].tolist() == plain.tolist()
+    sums.refill(torch.tensor([2.0, 1.0]))
+    assert sums.leaves.tolist() == [2.0, 1.0, 0, 0, 0, 0, 0, 0]
+    assert float(sums.total) == 3.0
+
+
+def test_priorities_on_a_gpu_draw_the_same_samples() -> None:
+    buffers = [PrioritizedReplayBuffer(64, 1, nstep=1, seed=0) for _ in range(2)]
+    sampler: Any = buffers[1].sampler
+    sampler._tree = PrefixSums(64, torch.device("cpu"))
+    sampler._max_priority = torch.ones((), dtype=torch.float64)
+    for part in range(12):
+        drawn = []
+        for buffer in buffers:
+            buffer.push(block([float(8 * part + step) for step in range(8)]))
+            drawn.append(buffer.sample(16))
+            priority = drawn[-1]["obs"].flatten() % 5 + torch.tensor([0.5, torch.nan]).repeat(8)
+            buffer.update(drawn[-1]["index"], priority)
+        assert drawn[0]["index"].tolist() == drawn[1]["index"].tolist()
+        torch.testing.assert_close(drawn[0]["weight"], drawn[1]["weight"])
+    states = [buffer.state_dict()["sampler"] for buffer in buffers]
+    torch.testing.assert_close(states[0]["priority"], states[1]["priority"])
+    assert states[0]["max_priority"] == pytest.approx(states[1]["max_priority"])
 
 
 def test_importance_weights_by_hand() -> None:
