@@ -20,7 +20,13 @@ from ding_lite.policy import Policy
 from ding_lite.reward_model import RewardModel
 from ding_lite.torch_utils import NonFiniteError
 from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint
-from ding_lite.utils.checkpoint.run_directory import check_exp_dir, claim_exp_dir, open_exp_dir, release_exp_dir
+from ding_lite.utils.checkpoint.run_directory import (
+    changed_machines,
+    check_exp_dir,
+    claim_exp_dir,
+    open_exp_dir,
+    release_exp_dir,
+)
 from ding_lite.utils.checkpoint.store import CheckpointStore, Loaded, load_file
 from ding_lite.utils.origin import record_origin
 from ding_lite.utils.ranks.collectives import all_gather_object, on_rank_0
@@ -69,6 +75,8 @@ class RunKeeper(AbstractContextManager[Any]):
             self._root = os.path.abspath(self._exp_dir)  # a callback may change the current directory
             self.reporter = stack.enter_context(RunReporter(setup.cfg, self._exp_dir, axis))
             self._store = CheckpointStore(self._path("ckpt"), self._hook.keep_ckpt)
+            if changed := changed_machines(self._exp_dir):
+                self.reporter.info(changed)
             newest = self._load_newest() if self._goes_on else None
             self._store.fix_directory()
             self._loaded = newest or self._loaded

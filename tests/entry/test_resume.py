@@ -370,7 +370,8 @@ def test_a_restart_writes_the_config_that_a_killed_attempt_has_not_written(monke
     monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", "agent/attempt_1/0/error.json")
     monkeypatch.setattr(run_directory, "_opened", itertools.count())  # a new process counts from 0
     Path("run").mkdir()
-    Path("run", "job.json").write_text(json.dumps({"agents": [f"{socket.gethostname()}:agent"], "run": 0}))
+    agent = {"host": socket.gethostname(), "restarts": 0, "ranks": [0]}
+    Path("run", "job.json").write_text(json.dumps({"agents": {f"{socket.gethostname()}:agent": agent}, "run": 0}))
     train("ppo", "run", steps=64)
     assert os.listdir() == ["run"]
     assert read_saved_run("run/total_config.py").limits["max_env_step"] == 64

@@ -1,10 +1,11 @@
-"""Two machines, as network namespaces of this one, train together; one is cut off, or dies, and comes back.
+"""Two or three machines, as network namespaces of this one, train together; one is cut off, or dies, or comes.
 
     python -m tests.survival.machines [SCENARIO ...]
 
 Everything happens inside one `unshare`, whose end is the end of every process, link, host name and mount in it. In
-there each machine has a network of its own with a cable to the other, a host name and, at every boot, processes of its
-own. They share their files, but no memory. Whatever happens, the run must equal one that was left in peace. `obstacle`
+there each machine has a network of its own with a cable to a switch, a host name and, at every boot, processes of its
+own. They share their files, but no memory. A job that needs two machines must equal one that was left in peace,
+whatever happens. An elastic job goes on with the machines that there are: its steps and figures have no gap. `obstacle`
 tells why that cannot be had on this computer.
 """
 
@@ -13,16 +14,17 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from tests.distributed.launcher import finish, start
-from tests.survival.common import CONFIGS, checkpoints, compare_runs
+from tests.survival.common import CONFIGS, checkpoints, compare_runs, logged_iter, points, read_json, read_metrics
 
 BOOT = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
 ENCLOSE = [*BOOT, "--user", "--map-root-user", "--net", "--uts", "--mount"]
@@ -34,13 +36,25 @@ WORDS = [
     "policy.multi_gpu=True", "env.stop_value=None", "max_env_step=2000", "policy.eval.evaluator.eval_freq=200",
     "policy.learn.learner.hook.save_ckpt_after_iter=100", "policy.learn.learner.hook.log_show_after_iter=25",
 ]  # fmt: skip
+LOSS, LOG_INTERVAL, SAVE_INTERVAL = "train/total_loss", 25, 100
+QUICK = "last_call_timeout=3,keep_alive_interval=2,join_timeout=1800"
+ELASTIC_WORDS = [
+    "policy.multi_gpu=True", "env.stop_value=None", "policy.eval.evaluator.eval_freq=5000",
+    f"policy.learn.learner.hook.save_ckpt_after_iter={SAVE_INTERVAL}",
+    f"policy.learn.learner.hook.log_show_after_iter={LOG_INTERVAL}",
+]  # fmt: skip
+CONFIG = """
+import os
+from dizoo.classic_control.cartpole.config.cartpole_dqn_config import create_config, main_config
+main_config.env.collector_env_num = main_config.policy.collect.n_sample = 12 // int(os.environ.get("WORLD_SIZE", 1))
+"""
 
 
 class Machine:
     """A network namespace with a host name, and one command at most."""
 
     def __init__(self, number: int) -> None:
-        self.name, self.addr, self.link = f"machine-{'ab'[number]}", f"10.77.0.{number + 1}", f"eth{number}"
+        self.name, self.addr, self.link = f"machine-{'abc'[number]}", f"10.77.0.{number + 1}", f"eth{number}"
         hold = "import signal, socket; socket.sethostname(input()); print(flush=True); signal.pause()"
         words = ["unshare", "--net", "--uts", sys.executable, "-c", hold]
         self._holder = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -75,6 +89,11 @@ class Machine:
         """Plug its cable in ("up") or pull it out ("down")."""
         self.ip(f"link set {self.link} {state}")
 
+    def terminate(self) -> None:
+        """Send SIGTERM to its launcher, the first process that `boot` has started."""
+        assert self._process
+        os.kill(int(Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text()), signal.SIGTERM)
+
     def kill(self) -> None:
         """Kill all its processes at once."""
         assert self._process
@@ -82,14 +101,19 @@ class Machine:
         self._process.wait()
 
 
-def build(folder: Path) -> tuple[Machine, Machine]:
-    """Return two machines that reach each other, and know each other's names. Only inside of `ENCLOSE`."""
-    first, second = machines = Machine(0), Machine(1)
+def build(folder: Path) -> list[Machine]:
+    """Return three machines that reach each other, and know each other's names. Only inside of `ENCLOSE`."""
+    machines = [Machine(number) for number in range(3)]
     hosts = folder / "hosts"
     hosts.write_text("127.0.0.1 localhost\n" + "".join(f"{machine.addr} {machine.name}\n" for machine in machines))
     subprocess.run(["mount", "--bind", str(hosts), "/etc/hosts"], check=True)
-    cable = f"link add {first.link} netns {first.pid} type veth peer name {second.link} netns {second.pid}"
-    subprocess.run(["ip", *cable.split()], check=True)
+    switch = ["link add switch type bridge", "link set switch up"]
+    for machine in machines:
+        port = f"port-{machine.name}"
+        cable = f"link add {port} type veth peer name {machine.link} netns {machine.pid}"
+        switch += [cable, f"link set {port} master switch up"]
+    for words in switch:
+        subprocess.run(["ip", *words.split()], check=True)
     for machine in machines:
         machine.ip("link set lo up")
         machine.ip(f"addr add {machine.addr}/24 dev {machine.link}")
@@ -98,15 +122,19 @@ def build(folder: Path) -> tuple[Machine, Machine]:
 
 
 class Job:
-    """A training run on both machines, whose directory is `run` in a folder of its own."""
+    """A training run on two machines, whose directory is `run` in a folder of its own."""
 
-    def __init__(self, machines: tuple[Machine, Machine], folder: Path, static: bool = False) -> None:
+    def __init__(self, machines: Sequence[Machine], folder: Path, static: bool = False) -> None:
         self.machines, self._folder, self._static = machines, folder, static
         self.run = folder / "run"
         folder.mkdir()
         self._start = time.monotonic()
+        self.begin()
+
+    def begin(self) -> None:
+        """Start the run on all machines."""
         train = ["-m", "serial", "-c", str(CONFIGS["cartpole dqn"]), "-s", "3", f"exp_name={self.run}", *WORDS]
-        for machine in machines:
+        for machine in self.machines:
             self.boot(machine, train)
 
     def boot(self, machine: Machine, words: list[str] | None = None) -> None:
@@ -118,9 +146,12 @@ class Job:
         else:
             meet = ["--rdzv_backend=c10d", f"--rdzv_endpoint={first.name}:{PORT}", "--rdzv_id=job"]
             meet += ["--rdzv_conf=read_timeout=900,join_timeout=1800"]
-        launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc_per_node=1", *meet]
-        words = words or ["resume", str(self.run)]
-        machine.boot([*launcher, "--max_restarts=3", "-m", "ding_lite", *words], self._log(machine))
+        self.launch(machine, ["--nnodes=2", "--max_restarts=3", *meet], words or ["resume", str(self.run)])
+
+    def launch(self, machine: Machine, options: list[str], words: list[str]) -> None:
+        """Start torch's launcher with options, and one rank that does what the words say."""
+        launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=1", *options]
+        machine.boot([*launcher, "-m", "ding_lite", *words], self._log(machine))
 
     def _log(self, machine: Machine) -> Path:
         return self._folder / f"{machine.name}.log"
@@ -165,6 +196,74 @@ class Job:
             assert machine.status == 0, f"{machine.name}: {machine.status}\n{self._log(machine).read_text()[-3000:]}"
         found = sorted(path.name for path in self._folder.glob("run*"))
         assert found == ["run"], f"expected one experiment directory, got {found}"
+
+
+class ElasticJob(Job):
+    """A training run on as many of the machines as there are; each starts the same command whenever it boots.
+
+    Attributes:
+        port: of the store, which the first machine's launcher keeps.
+        shared_store: whether the launchers meet in a file instead.
+    """
+
+    port, shared_store = PORT, False
+
+    def begin(self) -> None:
+        """Start the run on the first machine."""
+        self.config = self._folder / "config.py"
+        self.config.write_text(CONFIG)
+        self.boot(self.machines[0])
+
+    def boot(self, machine: Machine, words: list[str] | None = None) -> None:
+        """Start the machine's launcher, which joins the job, or begins it."""
+        meet = [f"--rdzv_endpoint={self.machines[0].addr}:{self.port}", f"--rdzv_conf=read_timeout=900,{QUICK}"]
+        if self.shared_store:
+            meet = [f"--rdzv_endpoint={self._folder / 'rendezvous'}", f"--rdzv_conf=store_type=file,{QUICK}"]
+        options = ["--nnodes=1:3", "--max_restarts=10", "--rdzv_backend=c10d", "--rdzv_id=job", *meet]
+        options += [f"--local_addr={machine.addr}"]
+        self.launch(machine, options, ["-c", str(self.config), "-s", "3", f"exp_name={self.run}", *ELASTIC_WORDS])
+
+    def log(self) -> str:
+        """Return the text of the run's log."""
+        return (self.run / "log" / "log.txt").read_text()
+
+    def change(self, event: Callable[[], None], line: str, *ranks: Machine) -> None:
+        """Let something happen, and wait until the run learns again, with a rank on each of some machines.
+
+        Raises:
+            AssertionError: it does not, or went back by more than one save interval, or did not log a line like this.
+        """
+        self.wait(lambda: len(checkpoints(self.run)) >= 2, "two checkpoints")
+        before, start, said = logged_iter(self.run), time.time(), len(self.log())
+        event()
+        pattern = rf"{line}: the run goes on with {len(ranks)} rank.*\n(.*\n)*.*resumed from .*, iteration (\d+)\n"
+        self.wait(lambda: re.search(pattern, self.log()[said:]), line)
+        found = re.search(pattern, self.log()[said:])
+        assert found
+        resumed = int(found[2])
+        self.wait(lambda: logged_iter(self.run) > resumed, f"learned on, after {resumed - before} iterations")
+        seconds = read_metrics(self.run)[-1]["time"] - start
+        assert before - resumed <= SAVE_INTERVAL, f"the run went back from iteration {before} to {resumed}"
+        self.note(f"the next learning step came after {seconds:.1f} s")
+
+    def end(self) -> None:
+        """End the job by a signal to all launchers, which must end it for good, and look at what it has recorded."""
+        for machine in self.machines:
+            if machine.status is None:
+                machine.terminate()
+        self.wait(lambda: all(machine.status is not None for machine in self.machines), "all launchers have ended")
+        assert read_json(self.run / "result.json")["signal"] == signal.SIGTERM
+        assert [path.name for path in self._folder.glob("run*")] == ["run"]
+        figures = [(line["train_iter"], line["train/total_loss"]) for line in read_metrics(self.run) if LOSS in line]
+        assert [number for number, _ in figures] == [*range(LOG_INTERVAL, figures[-1][0] + 1, LOG_INTERVAL)]
+        steps = [step for step, tag, _ in points(self.run)[0] if tag == LOSS]
+        assert steps == [line["envstep"] for line in read_metrics(self.run) if LOSS in line]
+
+
+class SharedStoreJob(ElasticJob):
+    """An elastic job whose launchers meet in a file that all of them see."""
+
+    shared_store = True
 
 
 def running_ranks() -> set[tuple[int, int]]:
@@ -228,6 +327,35 @@ def kill(job: Job) -> None:
     job.wait_for_both()
 
 
+def come_and_go(job: ElasticJob) -> None:
+    """Let two machines join the first one, kill one of them, let it come again, and cut it off until it comes back."""
+    first, second, third = job.machines
+    job.change(lambda: job.boot(second), r"machine-b joined \(rank 1\)", first, second)
+    job.change(lambda: job.boot(third), r"machine-c joined \(rank 2\)", first, second, third)
+    job.change(second.kill, r"machine-b left \(rank 1\)", first, third)
+    job.change(lambda: job.boot(second), r"machine-b joined \(rank 1\)", first, second, third)
+    job.change(lambda: second.plug("down"), r"machine-b left \(rank 1\)", first, third)
+    job.change(lambda: second.plug("up"), r"machine-b joined \(rank 1\)", first, second, third)
+
+
+def lose_first(job: ElasticJob) -> None:
+    """Let the machine of rank 0 vanish without a word, and come back."""
+    first, second, third = job.machines
+
+    def vanish() -> None:
+        first.plug("down")
+        first.kill()
+
+    def come_back() -> None:
+        first.plug("up")
+        job.boot(first)
+
+    job.change(lambda: job.boot(second), r"machine-b joined \(rank 1\)", first, second)
+    job.change(lambda: job.boot(third), r"machine-c joined \(rank 2\)", first, second, third)
+    job.change(vanish, r"machine-a left \(rank 0\)", second, third)
+    job.change(come_back, r"machine-a joined \(rank 0\)", first, second, third)
+
+
 SCENARIOS: dict[str, Callable[[Job], None]] = {
     "cut": cut,
     "cut_long": lambda job: cut(job, LONG),
@@ -235,19 +363,30 @@ SCENARIOS: dict[str, Callable[[Job], None]] = {
     "power_b": lose_power,
     "power_a": lambda job: lose_power(job, 0),
 }
+ELASTIC: dict[str, tuple[type[ElasticJob], Callable[[ElasticJob], None]]] = {
+    "come_and_go": (ElasticJob, come_and_go),
+    "lose_first": (SharedStoreJob, lose_first),
+}
 STATIC = "static_"  # before a scenario: launchers that meet without torch's rendezvous
 
 
 def play(names: list[str], folder: Path) -> None:
     """Run scenarios, each with a job of its own that must be equal to one that was left in peace."""
     machines = build(folder)
+    for name in [name for name in names if name in ELASTIC]:
+        kind, happen = ELASTIC[name]
+        elastic = kind(machines, folder / name)
+        happen(elastic)
+        elastic.end()
+        elastic.note("its steps and figures have no gap")
+    names = [name for name in names if name not in ELASTIC]
     if not names:
         return
-    whole = Job(machines, folder / "whole")
+    whole = Job(machines[:2], folder / "whole")
     whole.wait_for_both()
     whole.end()
     for name in names:
-        job = Job(machines, folder / name, static=name.startswith(STATIC))
+        job = Job(machines[:2], folder / name, static=name.startswith(STATIC))
         SCENARIOS[name.removeprefix(STATIC)](job)
         job.end()
         compare_runs(whole.run, job.run)
@@ -276,8 +415,8 @@ def obstacle() -> str:
 
 def main() -> None:
     """Run the scenarios, one line for each thing that happens."""
-    parser = argparse.ArgumentParser(description="Train on two machines, of which one is cut off or dies.")
-    known = [*SCENARIOS, *(STATIC + name for name in SCENARIOS)]
+    parser = argparse.ArgumentParser(description="Train on machines that are cut off, die or come.")
+    known = [*ELASTIC, *SCENARIOS, *(STATIC + name for name in SCENARIOS)]
     parser.add_argument("names", nargs="*", metavar="SCENARIO", help=f"of {', '.join(known)}; none: all")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()

@@ -13,13 +13,16 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+from ding_lite.utils.checkpoint.file import atomic_file
 from ding_lite.utils.directory_lock import holders, lock_directory, unlock_directory
 from ding_lite.utils.ranks.collectives import all_gather_object, on_rank_0
+from ding_lite.utils.ranks.peers import name_ranks
 from ding_lite.utils.registry import ConfigError, UserError
 
 _locks: dict[str, int] = {}  # directories that this process writes into, and what locks them: closed when it ends
 _records: dict[str, dict[str, Any]] = {}  # content of job.json for directories whose runs are resumed
 _owners: dict[str, tuple[str, str]] = {}  # directories that this process writes into: their job.json, its mark there
+_changes: dict[str, str] = {}  # directories in which a job of other machines goes on: how its machines have changed
 _opened = itertools.count()  # a script may run several experiments; a restarted one opens them in the same order
 _paths: list[tuple[str, str]] = []  # directories opened so far: as they were named, and absolute
 
@@ -28,20 +31,37 @@ def open_exp_dir(exp_name: str, resume: bool) -> tuple[str, bool]:
     """Return the directory of this run, and whether the run continues in it; the same on every rank.
 
     A new run creates `exp_name`, or if that exists `exp_name_YYMMDD_HHMMSS`, or `exp_name_YYMMDD_HHMMSS_k` with k = 1,
-    2 ... If torch's elastic launcher has started this job before, it is the directory of that time, which its
-    `job.json` identifies. With `resume` it is `exp_name` itself, which does not change until `claim_exp_dir`. Rank 0
-    alone decides, because a clock or a file system may look different elsewhere. Collective: every rank must call it.
+    2 ... If torch's elastic launcher has started this job before, on these machines or on some of them, it is the
+    directory of that time, which its `job.json` identifies. With `resume` it is `exp_name` itself, which does not
+    change until `claim_exp_dir`. Rank 0 alone decides, because a clock or a file system may look different elsewhere.
+    Collective: every rank must call it.
 
     Until `release_exp_dir`, or the end of rank 0, no other run can continue in it.
 
     Raises:
         ConfigError: the directory cannot be created, the one to resume does not exist, or its run is still active.
-        SystemExit: the previous attempt was interrupted by a signal, so the job must not continue; with its status.
+        SystemExit: a user's signal ended the previous attempt, so the job must not continue; with its status.
+        UserError: the job has a directory that rank 0's machine does not see.
     """
-    record = {"agents": _agents(), "run": next(_opened)}
-    path, continues = on_rank_0(lambda: _open(exp_name, resume, record))
+    number, (folder, restarts) = next(_opened), _agent()
+    mark = os.path.join(folder, f"exp_dir_{number}")
+    ranks = all_gather_object((socket.gethostname(), folder, restarts, _read_text(mark)))
+    record = {"agents": _agents(ranks), "run": number}
+    elsewhere = {path: host for host, _, _, path in ranks if path}
+    path, continues = on_rank_0(lambda: _open(exp_name, resume, record, elsewhere))
     _paths.append((path, os.path.abspath(path)))
+    if folder:
+        with suppress(OSError), open(mark, "w", encoding="utf-8") as file:
+            file.write(_paths[-1][1])
     return path, continues
+
+
+def changed_machines(path: str) -> str:
+    """Return, on rank 0, which machines joined or left the job that goes on in a directory, in a line; empty if none.
+
+    A machine counts as new if its launcher is, see `open_exp_dir`.
+    """
+    return _changes.get(path, "")
 
 
 def claim_exp_dir(path: str) -> None:
@@ -107,30 +127,47 @@ def has_checkpoint(exp_dir: str) -> bool:
     return any(glob.iglob(os.path.join(glob.escape(exp_dir), "ckpt", "*.pth.tar")))
 
 
-def _agents() -> list[str]:
-    """Return the names of the elastic launchers that started the ranks, one per machine; empty without such launchers.
+def _agent() -> tuple[str, int]:
+    """Return the folder of the elastic launcher that started this rank, and its restarts; empty without one.
 
-    The name is the folder that a launcher creates for its ranks' error files. It is unique, unlike the run's id, which
-    the user may choose, and unlike the count of restarts, which is wrong after another machine has come back.
+    It is the folder that a launcher creates for its ranks' error files. It is unique, unlike the run's id, which the
+    user may choose, and unlike the count of restarts, which is wrong after another machine has come back.
     """
-    attempt_dir, found, _ = os.environ.get("TORCHELASTIC_ERROR_FILE", "").rpartition("/attempt_")
-    launched = found and "TORCHELASTIC_RUN_ID" in os.environ
-    names = all_gather_object(f"{socket.gethostname()}:{attempt_dir}" if launched else "")
-    return sorted(set(names) - {""})
+    folder, found, _ = os.environ.get("TORCHELASTIC_ERROR_FILE", "").rpartition("/attempt_")
+    if not found or "TORCHELASTIC_RUN_ID" not in os.environ:
+        return "", 0
+    return folder, int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
 
 
-def _open(exp_name: str, resume: bool, record: dict[str, Any]) -> tuple[str, bool]:
+def _agents(ranks: list[tuple[str, str, int, str]]) -> dict[str, dict[str, Any]]:
+    """Return the elastic launchers of all ranks, one per machine, by their names."""
+    agents: dict[str, dict[str, Any]] = {}
+    for rank, (host, folder, restarts, _) in enumerate(ranks):
+        if folder:
+            agent = agents.setdefault(f"{host}:{folder}", {"host": host, "restarts": restarts, "ranks": []})
+            agent["ranks"].append(rank)
+    return agents
+
+
+def _open(exp_name: str, resume: bool, record: dict[str, Any], elsewhere: dict[str, str]) -> tuple[str, bool]:
     try:
         if resume and not os.path.isdir(exp_name):
             raise ConfigError(f"Cannot resume '{exp_name}': there is no such directory. Set exp_name to the run's own.")
         paths = [exp_name] if resume else [exp_name, *glob.iglob(glob.escape(exp_name.rstrip("/")) + "_*")]
         before = next(filter(lambda path: _is_of_this_run(path, record), paths), None)
-        result = read_result(before) if before else {}
-        if result.get("stop_reason") == "interrupted":
-            raise SystemExit(128 + int(result["signal"]))
+        there: dict[str, Any] = _read_json(os.path.join(before, "job.json")) if before else {"owner": uuid.uuid4().hex}
+        if before:
+            _check_interrupt(read_result(before), there["agents"], record["agents"])
+            _changes[before] = _describe_changes(there["agents"], record["agents"])
+        elif unseen := [path for path in elsewhere if not resume and not os.path.isdir(path)]:
+            raise UserError(
+                f"This job goes on in '{unseen[0]}' of {elsewhere[unseen[0]]}, but rank 0 runs on "
+                f"{socket.gethostname()} now and does not see it: where machines come and go, set exp_name to a path "
+                "in a directory that all of them share."
+            )
         path = before or (exp_name if resume else _make_new_dir(exp_name))
         _locks[path] = _lock(path)
-        record["owner"] = str(_read_json(os.path.join(path, "job.json")).get("owner")) if before else uuid.uuid4().hex
+        record["owner"] = str(there.get("owner"))
         if resume:
             _records[path] = record
         else:
@@ -143,15 +180,50 @@ def _open(exp_name: str, resume: bool, record: dict[str, Any]) -> tuple[str, boo
     return path, resume or before is not None
 
 
+def _check_interrupt(result: dict[str, Any], before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Raise `SystemExit` if a user's signal ended the previous attempt of a job, as its result says.
+
+    torch's launchers send their ranks the same SIGTERM when a machine wants to join. The launchers are others
+    afterwards, or those that sent it have not counted a restart: they count only failures, such as a signal from
+    somebody else.
+
+    Args:
+        result: of the previous attempt.
+        before: its launchers, see `_agents`.
+        now: the launchers of this attempt.
+    """
+    same = before.keys() == now.keys() and all(now[name]["restarts"] > before[name]["restarts"] for name in now)
+    if result.get("stop_reason") == "interrupted" and same:
+        raise SystemExit(128 + int(result["signal"]))
+
+
+def _describe_changes(before: dict[str, dict[str, Any]], now: dict[str, dict[str, Any]]) -> str:
+    """Return which launchers are new, and which are gone, in a line; empty if there are none."""
+    came, left = (
+        [f"{agent['host']} {verb} ({name_ranks(agent['ranks'])})" for name, agent in some.items() if name not in others]
+        for verb, some, others in (("joined", now, before), ("left", before, now))
+    )
+    sizes = [
+        f"{sum(len(agent['ranks']) for agent in job.values())} rank(s) of {len(job)} machine(s)"
+        for job in (now, before)
+    ]
+    return f"{', '.join(left + came)}: the run goes on with {sizes[0]}, before {sizes[1]}." if left + came else ""
+
+
 def _write_job(path: str, record: dict[str, Any]) -> None:
     """Mark the directory as this job's, and remove the previous run's result."""
     with suppress(FileNotFoundError):
         os.unlink(os.path.join(path, "result.json"))
     job = os.path.join(path, "job.json")
     _owners[path] = os.path.abspath(job), record["owner"]
-    if _read_json(job) != record:  # a restart need not write: the disk may be full by now
-        with open(job, "w", encoding="utf-8") as file:
-            json.dump(record, file)
+    before = _read_json(job)
+    try:
+        if before != record:
+            with atomic_file(job) as file:
+                file.write(json.dumps(record).encode())
+    except OSError:
+        if before.get("owner") != record["owner"]:  # a restart goes on although the disk is full by now
+            raise
 
 
 def _lock(path: str) -> int:
@@ -169,17 +241,23 @@ def _is_of_this_run(path: str, record: dict[str, Any]) -> bool:
     agents = there.get("agents")
     return (
         there.get("run") == record["run"]
-        and isinstance(agents, list)  # another program may use the file's name
+        and isinstance(agents, dict)  # another program may use the file's name
         and any(agent in agents for agent in record["agents"])
     )
+
+
+def _read_text(path: str) -> str:
+    """Return the content of a file; empty if it cannot be read."""
+    with suppress(OSError), open(path, encoding="utf-8") as file:
+        return file.read()
+    return ""
 
 
 def _read_json(path: str) -> dict[str, Any]:
     """Return the dict in a JSON file; empty if it is missing, incomplete or something else."""
     try:
-        with open(path, encoding="utf-8") as file:
-            content = json.load(file)
-    except (OSError, ValueError):
+        content = json.loads(_read_text(path))
+    except ValueError:
         return {}
     return content if isinstance(content, dict) else {}
 

@@ -1,17 +1,26 @@
 """Every run gets a directory of its own, and all ranks agree on it."""
 
 import itertools
+import json
 import os
 import re
 import textwrap
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from ding_lite.utils.checkpoint import run_directory
-from ding_lite.utils.checkpoint.run_directory import claim_exp_dir, open_exp_dir, read_result, release_exp_dir
-from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.checkpoint.run_directory import (
+    changed_machines,
+    claim_exp_dir,
+    open_exp_dir,
+    read_result,
+    release_exp_dir,
+)
+from ding_lite.utils.registry import ConfigError, UserError
 from tests.distributed.launcher import run_forked, run_ranks
 
 STAMPED = r"pong_\d{6}_\d{6}(_\d+)?"
@@ -128,7 +137,7 @@ def test_a_job_json_of_another_program_is_no_earlier_attempt(tmp_path: Path, con
     (tmp_path / "pong_other").mkdir()
     (tmp_path / "pong_other" / "job.json").write_text(content)
     code = f"from ding_lite.utils import open_exp_dir; print(open_exp_dir({str(tmp_path / 'pong')!r}, resume=False))"
-    for agent in ({}, {"TORCHELASTIC_RUN_ID": "x", "TORCHELASTIC_ERROR_FILE": "/tmp/attempt_0/0/error.json"}):
+    for agent in ({}, {"TORCHELASTIC_RUN_ID": "x", "TORCHELASTIC_ERROR_FILE": f"{tmp_path}/attempt_0/0/error.json"}):
         told = run_forked(["-c", code], env=agent)
         assert "False)" in told.stdout, told.stderr
     assert (tmp_path / "pong_other" / "job.json").read_text() == content
@@ -143,6 +152,56 @@ def test_without_an_elastic_launcher_a_directory_is_never_taken_again(
     for _ in range(2):
         monkeypatch.setattr(run_directory, "_opened", itertools.count())  # as in two processes
         new_dir(tmp_path / "pong")
+
+
+@pytest.fixture
+def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Return a function after which the next directory is opened as by a launcher that has so often restarted."""
+    (tmp_path / "agent").mkdir()
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "job")
+
+    def restart(count: int) -> None:
+        monkeypatch.setattr(run_directory, "_opened", itertools.count())  # as in a new process
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", str(count))
+        monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "agent" / f"attempt_{count}" / "0" / "error.json"))
+
+    return restart
+
+
+@pytest.mark.parametrize(
+    ("restarts", "others", "goes_on"),
+    [
+        pytest.param(1, [], False, id="a signal straight to a rank, which is a failure to its launcher"),
+        pytest.param(0, [], True, id="a machine wanted to join, and is gone already"),
+        pytest.param(1, ["left"], True, id="a machine was stopped"),
+    ],
+)
+def test_an_interrupted_job_goes_on_only_if_launchers_have_ended_its_ranks(
+    tmp_path: Path, agent: Callable[[int], None], restarts: int, others: list[str], goes_on: bool
+) -> None:
+    agent(0)
+    path = Path(new_dir(tmp_path / "pong"))
+    job = json.loads((path / "job.json").read_text())
+    job["agents"] |= {name: {"host": name, "restarts": 0, "ranks": [1]} for name in others}
+    (path / "job.json").write_text(json.dumps(job))
+    (path / "result.json").write_text('{"stop_reason": "interrupted", "signal": 15}')
+    release_exp_dir(str(path))
+    agent(restarts)
+    with nullcontext() if goes_on else pytest.raises(SystemExit, match="143"):
+        assert open_exp_dir(str(path), resume=False) == (str(path), True)
+        line = "left left (rank 1): the run goes on with 1 rank(s) of 1 machine(s), before 2 rank(s) of 2 machine(s)."
+        assert changed_machines(str(path)) == (line if others else "")
+
+
+def test_a_job_does_not_begin_anew_where_its_directory_is_not_seen(
+    tmp_path: Path, agent: Callable[[int], None]
+) -> None:
+    agent(0)
+    path = new_dir(tmp_path / "pong")
+    os.rename(path, tmp_path / "disk of another machine")
+    agent(1)
+    with pytest.raises(UserError, match=f"goes on in '{path}' of .* set exp_name to a path in a directory that all"):
+        open_exp_dir(path, resume=False)
 
 
 SCRIPT = """
