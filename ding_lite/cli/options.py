@@ -16,8 +16,8 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--divide",
         action="store_true",
-        help="divide batch_size, n_sample and n_episode by the number of processes, so that they take the same "
-        "learning steps as one process with this config; sets policy.multi_gpu=True",
+        help="the processes share batch, samples, environments and replay buffer of the config, so that any number "
+        "takes the same learning steps: the same as policy.divide=True",
     )
     add_processes(parser)
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ding_lite.config import SavedRun, divided_sizes, find_policy, read_file, read_saved_run
+from ding_lite.config import SavedRun, find_policy, read_file, read_saved_run
 from ding_lite.config.schema import PIPELINE_OF, TOP_KEYS
 from ding_lite.entry.eval_entry import evaluate_checkpoint, find_pair
 from ding_lite.entry.launcher import run_ranks
@@ -19,7 +19,6 @@ from ding_lite.results.run import find_checkpoint
 from ding_lite.utils.checkpoint.run_directory import read_result
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.launch_environment import read_launch
-from ding_lite.utils.ranks.ranks import get_world_size
 from ding_lite.utils.registry import ConfigError, UserError, closest
 
 LIMITS = {"max_env_step": "envstep", "max_train_iter": "train_iter"}  # limits of a run, and their keys in result.json
@@ -53,8 +52,7 @@ def _train(args: argparse.Namespace) -> None:
     limits, overrides = split_words(args.words)
     pipeline = load_pipeline(MODES[args.mode] if args.mode else PIPELINE_OF[find_policy(pair, overrides).learns_from])
     limits = limits_for(pipeline, {**file_limits, **limits})
-    if args.divide and get_world_size() > 1:
-        overrides = [TOGETHER, *overrides, *divided_sizes(pair, get_world_size(), overrides)]
+    overrides = [TOGETHER, "policy.divide=True"] * args.divide + overrides
     if args.seed is not None and "exp_name" in pair[0]:  # before the overrides, which take precedence
         overrides = [f"exp_name={rename_for_seed(pair[0]['exp_name'], args.seed)}", *overrides]
     pipeline(pair, args.seed, overrides=overrides, **limits)

@@ -9,7 +9,6 @@ from ding_lite.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ding_lite.config.config import compile_config as compile_config
-    from ding_lite.config.config import divided_sizes as divided_sizes
     from ding_lite.config.config import find_policy as find_policy
     from ding_lite.config.config import format_config as format_config
     from ding_lite.config.config import read_config as read_config

@@ -32,7 +32,8 @@ ROUNDED = (  # counts that are rounded up, each to a multiple of the second key
 def round_counts(cfg: EasyDict, notes: list[str]) -> None:
     """Round counts of samples and episodes up to multiples of the environments that play them together, in place.
 
-    A batch that is larger than an on-policy collect is reduced to the collect. `notes` says what has changed.
+    A batch that is larger than an on-policy collect is reduced to the collect. With `policy.divide`, the replay buffer
+    is reduced to equally many rows of each environment. `notes` says what has changed.
     """
     for path, divisor in ROUNDED:
         value, number = get_key(cfg, path), get_key(cfg, divisor)
@@ -42,6 +43,10 @@ def round_counts(cfg: EasyDict, notes: list[str]) -> None:
             near = -(-value // number) * number
             set_key(cfg, path, near)
             notes.append(f"{path}={value} is {near} here: {get_key(cfg, divisor)} environments step together.")
+    size, num_envs = get_key(cfg, f"{sc.BUFFER}.replay_buffer_size"), cfg.env.collector_env_num
+    if cfg.policy.get("divide") and size is not None and size % num_envs:
+        cfg.policy.other.replay_buffer.replay_buffer_size -= size % num_envs
+        notes.append(f"{sc.BUFFER}.replay_buffer_size={size} is {size - size % num_envs} here: {num_envs} equal parts.")
     n_sample, batch_size = get_key(cfg, "policy.collect.n_sample"), cfg.policy.learn.batch_size
     on_policy = POLICY_REGISTRY.find(cfg.policy.type).learns_from == "collect"
     if on_policy and n_sample is not None and batch_size > n_sample:

@@ -39,7 +39,6 @@ from ding_lite.config.compat import (
 from ding_lite.config.saved import append_to_path
 from ding_lite.config.shapes import check_action_space
 from ding_lite.utils.key import SECTION, get_key, matches, set_key, show
-from ding_lite.utils.ranks.launch_environment import SHARED_SIZES, divide
 from ding_lite.utils.registry import CONFIG_MODULE, POLICY_REGISTRY, ConfigError, closest, place_of
 from ding_lite.utils.schedule import has_fields, is_schedule
 
@@ -157,20 +156,6 @@ def _replace(main: dict[str, Any], values: Mapping[str, Any], prefix: str) -> No
             set_key(main, path, sc.plain(str(value) if isinstance(value, Path) else value, path))
 
 
-def divided_sizes(
-    input_cfg: str | Path | Sequence[dict[str, Any]], world_size: int, overrides: Sequence[str] = ()
-) -> list[str]:
-    """Return overrides that divide batch size, n_sample and n_episode among the processes of a run.
-
-    A value is divided whether the user set it or it is the default of a class. `overrides` apply before the division.
-    """
-    user, _, _ = _merge_user(read_pair(input_cfg), overrides)
-    schema = sc.config_schema(user, model_given=True)
-    paths = [path for path in SHARED_SIZES if path in schema]
-    values = {path: get_key(user, path, schema[path].default) for path in paths}
-    return [f"{path}={divide(path, value, world_size)}" for path, value in values.items() if matches(value, int)]
-
-
 def compile_config(
     input_cfg: str | Path | Sequence[dict[str, Any]] | dict[str, Any],
     seed: int | None = None,
@@ -260,6 +245,8 @@ def _merge_user(
     texts = _apply_overrides(user, overrides)
     rename_buffer(user, notes)
     choose_hybrid(user, notes)
+    if get_key(user, "policy.divide") is True and get_key(user, "policy.multi_gpu") is None:
+        set_key(user, "policy.multi_gpu", True)
     _take_module(user)
     _import_modules(user)
     return user, texts, notes
@@ -378,7 +365,8 @@ def format_config(cfg: EasyDict, pipeline: str = "", **limits: int) -> str:
     pipeline = pipeline or sc.PIPELINE_OF[POLICY_REGISTRY.find(cfg.policy.type).learns_from]
     create = {part: {key: main[part].pop(key) for key in ("type", "import_names")} for part in PARTS if part in main}
     create["env_manager"] = {"type": main["env"]["manager"].pop("type")}
-    return f'''"""Compiled by ding_lite. Sizes are per process: run this file on as many processes as wrote it."""
+    sizes = "of all processes together" if cfg.policy.get("divide") else "per process: run it on as many as wrote it"
+    return f'''"""Compiled by ding_lite. The sizes in this file are {sizes}."""
 
 import sys
 from math import inf, nan  # noqa: F401  (as values below)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ding_lite.config.division import share
 from ding_lite.envs.seeded_env import derive_seeds
 from ding_lite.utils.checkpoint.file import CheckpointError
 from ding_lite.utils.seed import random_state, set_seed
@@ -26,7 +27,7 @@ Span = tuple[dict[str, Any], slice]  # the local state of an old rank, and those
 
 
 def deal(
-    states: Sequence[dict[str, Any]], rank: int, ranks: int, num_envs: int, num_rows: int | None, seed: int
+    states: Sequence[dict[str, Any]], rank: int, ranks: int, num_streams: int, num_rows: int | None, seed: int
 ) -> dict[str, Any]:
     """Return the local state of a rank from those of all ranks that saved a checkpoint.
 
@@ -34,7 +35,7 @@ def deal(
         states: what `RunKeeper` saved on each rank, in order.
         rank: the new rank.
         ranks: their number.
-        num_envs: N of every rank; it has no meaning if no environment is played.
+        num_streams: E of this run; it has no meaning if no environment is played.
         num_rows: rows of its replay buffer, or None.
         seed: the config's seed.
 
@@ -44,9 +45,9 @@ def deal(
     """
     saved = [len(state["collector"]["env"]["seed"]) if "env" in state["collector"] else 0 for state in states]
     if not any(saved):
-        num_envs = 0
-    _check_number(saved, ranks, num_envs)
-    spans = _spans(states, saved, range(rank * num_envs, (rank + 1) * num_envs))
+        num_streams = 0
+    _check_number(saved, ranks, num_streams)
+    spans = _spans(states, saved, share(num_streams, rank, ranks))
     seeds = derive_seeds(seed, rank, "dealt", len(states), n=3)
     own = states[rank] if rank < len(states) else None
     dealt = {"random": own["random"] if own else _new_random_state(seeds[0])}
@@ -59,7 +60,7 @@ def deal(
     ]
     dealt["collect_mode"] = _join(remembered, [span.stop - span.start for _, span in spans])
     dealt["collector"] = {}
-    if num_envs:
+    if num_streams:
         draws = (own or states[0])["collector"]["env"]["draws"]
         new = _new_generator(seeds[1])
         dealt["collector"]["env"] = _deal_envs(spans) | {"draws": draws if own else [new for _ in draws]}
@@ -70,17 +71,16 @@ def deal(
     return dealt
 
 
-def _check_number(saved: list[int], ranks: int, num_envs: int) -> None:
+def _check_number(saved: list[int], ranks: int, num_streams: int) -> None:
     total = sum(saved)
-    if ranks * num_envs == total:
+    if num_streams == total:
         return
-    advice = f"set env.collector_env_num={total // ranks}"
-    if total % ranks:
-        fitting = [str(number) for number in range(1, total + 1) if total % number == 0]
-        advice = f"resume with a number of ranks that divides it: {', '.join(fitting)}"
+    advice = f"set env.collector_env_num={total}" + " and policy.divide=True" * (ranks > 1)
+    if ranks > 1 and total % ranks == 0:
+        advice = f"set env.collector_env_num={total // ranks}, or {total} and policy.divide=True"
     raise CheckpointError(
         f"The checkpoint has {total} collecting environments on {len(saved)} rank(s), and this run has "
-        f"{ranks * num_envs} on {ranks}: {advice}."
+        f"{num_streams} on {ranks}: {advice}."
     )
 
 

@@ -22,6 +22,7 @@ import torch.distributed as dist
 from torch import nn
 
 from ding_lite.config import read_pair
+from ding_lite.config.division import share
 from ding_lite.entry.keeper import LONG_TRAINED, load_model, trained_env_steps
 from ding_lite.entry.setup import RunSetup, policy_process, prepare_run
 from ding_lite.envs import derive_seeds
@@ -177,18 +178,18 @@ def _play(setup: RunSetup, player: Recorder, count: int, whole: bool) -> tuple[d
         This rank's columns `[R, ...]`, and the figures of all ranks.
     """
     rank, ranks, num_envs = get_rank(), get_world_size(), setup.cfg.env.collector_env_num
-    share = count // ranks + (rank < count % ranks)
+    own = len(share(count, rank, ranks))
     if whole:  # all environments play the same number
-        num_envs = next(number for number in range(min(num_envs, share), 0, -1) if share % number == 0)
+        num_envs = next(number for number in range(min(num_envs, own), 0, -1) if own % number == 0)
     with ExitStack() as stack:
         env = setup.create_collect_env(stack, num_envs, training=False)
         seeds = derive_seeds(setup.cfg.seed, rank, "record", n=num_envs)
         cls = EpisodeCollector if whole else SampleCollector
-        collector = cls(env, player, share if whole else num_envs, seeds)
+        collector = cls(env, player, own if whole else num_envs, seeds)
         parts: list[dict[str, Any]] = []
-        totals, missing = {"episode": 0.0, "return": 0.0}, share
+        totals, missing = {"episode": 0.0, "return": 0.0}, own
         while allreduce_data(int(missing > 0)):
-            number = share if whole else max(-(-missing // num_envs), 1) * num_envs
+            number = own if whole else max(-(-missing // num_envs), 1) * num_envs
             block, figures = collector.collect(number)
             parts.append(_to_columns(block, number=None if whole else missing))
             missing = 0 if whole else missing - count_rows(parts[-1])

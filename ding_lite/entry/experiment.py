@@ -16,7 +16,7 @@ import torch
 from ding_lite.entry.callbacks import Callback, CallbackList
 from ding_lite.entry.keeper import RunKeeper
 from ding_lite.entry.reporter import describe_collecting
-from ding_lite.entry.setup import RunSetup, first_steps
+from ding_lite.entry.setup import RunSetup
 from ding_lite.entry.trackers import create_trackers
 from ding_lite.policy import Policy
 from ding_lite.torch_utils import NonFiniteError
@@ -76,7 +76,7 @@ class NoEnvironments:
 def play(setup: RunSetup, policy: Policy, guard: InterruptGuard, stack: ExitStack) -> Source:
     """Return a source that collects by playing environments in this process."""
     collector = setup.create_collector(policy, get_rank(), lambda: guard.requested, stack)
-    lines = describe_collecting(setup.cfg, "a rank", get_world_size())
+    lines = describe_collecting(setup.whole, "a rank", get_world_size())
     return Source(collector, lines, setup.limits["max_env_step"])
 
 
@@ -156,14 +156,14 @@ class Experiment:
         actions, or with the policy's if its losses need what it predicted when it acted, as in DI-engine.
         """
         assert self._replay is not None, "the experiment was built without replay"
-        replay, size = self._replay, first_steps(self._setup.cfg.policy)
+        replay, size = self._replay, self._setup.first_steps()
         at_random = self.learner.train_iter == 0 and not self.policy.transition_with_policy_data
         # A signal may have interrupted the random steps of a run that is resumed.
-        collected = self.collector.envstep // get_world_size() if replay.ring.size else 0
+        collected = self.collector.envstep if replay.ring.size else 0
         while collected < size and not self.collector.interrupted:
             block, figures = self.collector.collect(random=at_random)
             replay.push(self._to_samples(block))
-            collected += int(figures["env_step"]) // get_world_size()
+            collected += int(figures["env_step"])
         return replay
 
     def counts(self) -> dict[str, int]:

@@ -59,7 +59,7 @@ class RunKeeper(AbstractContextManager[Any]):
 
     def __init__(self, setup: RunSetup, policy: Policy, axis: str) -> None:
         self._policy, self._spec_state = policy, spec_state(setup.spec)
-        self._cfg, self._hook = setup.cfg, setup.cfg.policy.learn.learner.hook
+        self._setup, self._hook = setup, setup.cfg.policy.learn.learner.hook
         self._parts: dict[str, Any] = {}  # parts with a rank-independent state_dict
         self._on_save: Callable[[str], None] | None = None
         self._replay: ReplayBuffer | None = None
@@ -73,7 +73,7 @@ class RunKeeper(AbstractContextManager[Any]):
             self._exp_dir, self._goes_on = open_exp_dir(setup.cfg.exp_name, resume)
             stack.callback(release_exp_dir, self._exp_dir)
             self._root = os.path.abspath(self._exp_dir)  # a callback may change the current directory
-            self.reporter = stack.enter_context(RunReporter(setup.cfg, self._exp_dir, axis))
+            self.reporter = stack.enter_context(RunReporter(setup.whole, self._exp_dir, axis))
             self._store = CheckpointStore(self._path("ckpt"), self._hook.keep_ckpt)
             if changed := changed_machines(self._exp_dir):
                 self.reporter.info(changed)
@@ -100,10 +100,10 @@ class RunKeeper(AbstractContextManager[Any]):
         """Write the config of a new run; for a resumed one, remember what it changes."""
         path = self._path("total_config.py")
         if begins:
-            save_config(setup.cfg, path, setup.pipeline, **setup.limits)
+            save_config(setup.whole, path, setup.pipeline, **setup.limits)
             return
         with suppress(ConfigError):  # the file may be gone or edited
-            self._changes = changed_values(path, setup.cfg, setup.limits)
+            self._changes = changed_values(path, setup.whole, setup.limits)
 
     # Loading.
 
@@ -180,13 +180,14 @@ class RunKeeper(AbstractContextManager[Any]):
         """Return this rank's state, dealt anew if another number of ranks saved the checkpoint; None: it has none."""
         if not loaded.of_ranks:
             return loaded.local_state
-        before, now, size = len(loaded.of_ranks), get_world_size(), self._cfg.policy.learn.batch_size
+        before, now, whole = len(loaded.of_ranks), get_world_size(), self._setup.whole
         rows = None if self._replay is None else self._replay.ring.num_rows
-        dealt = deal(loaded.of_ranks, get_rank(), now, self._cfg.env.collector_env_num, rows, self._cfg.seed)
-        self.reporter.info(
-            f"The checkpoint is of {before} rank(s), and this run has {now}: with batch_size={size}, a step of all "
-            f"ranks learns from {now * size} samples instead of {before * size}."
-        )
+        num_envs, size = self._setup.total("env.collector_env_num"), whole.policy.learn.batch_size
+        dealt = deal(loaded.of_ranks, get_rank(), now, num_envs, rows, whole.seed)
+        what = f"a step of all learns from {now * size} samples instead of {before * size}"
+        if whole.policy.get("divide"):
+            what = f"they share {num_envs} environments and batches of {size}" if num_envs else f"batches of {size}"
+        self.reporter.info(f"{now} rank(s) continue a run of {before}: {what}.")
         return dealt
 
     def _resume_rank(self, state: dict[str, Any]) -> None:

@@ -273,18 +273,26 @@ def describe_space(space: spaces.Space[Any]) -> str:
 def describe_collecting(cfg: EasyDict, per: str, count: int) -> dict[str, str]:
     """Return the lines of the summary that describe a run that collects.
 
-    `count` units do so; `per` names one: 'a rank' or 'an observer'.
+    `cfg` is the config before `policy.divide`. `count` units collect; `per` names one: 'a rank' or 'an observer'.
     """
     n_env, batch_size, collect = cfg.env.collector_env_num, cfg.policy.learn.batch_size, cfg.policy.collect
     size, unit = (collect.get("n_sample") or n_env) * cfg.policy.get("unroll_len", 1), "env steps"
     if "n_episode" in collect:
         size, unit = collect.n_episode, "episodes"
+    batch, batches = _shares(cfg, batch_size, get_world_size())
+    (own_size, sizes), (own_env, envs) = (_shares(cfg, number, count) for number in (size, n_env))
     return {
-        "batch": f"{batch_size} a rank, {batch_size * get_world_size()} global, {describe_updates(cfg)}",
-        "collect": f"{size} {unit} {per}, {size * count} global",
-        "environments": f"{n_env} {per} ({cfg.env.manager.type}), {n_env * count} global; "
+        "batch": f"{batch} a rank, {batches} global, {describe_updates(cfg)}",
+        "collect": f"{own_size} {unit} {per}, {sizes} global",
+        "environments": f"{own_env} {per} ({cfg.env.manager.type}), {envs} global; "
         f"{cfg.env.evaluator_env_num} evaluate",
     }
+
+
+def _shares(cfg: EasyDict, size: int, count: int) -> tuple[str, int]:
+    """Return the part of one of `count` units in a size of the config, or the mean part if they differ, and the sum."""
+    whole = size if cfg.policy.get("divide") else size * count
+    return f"{whole / count:.1f}".removesuffix(".0"), whole
 
 
 def describe_updates(cfg: EasyDict) -> str:

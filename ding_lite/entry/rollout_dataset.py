@@ -26,7 +26,6 @@ from torch.utils.data import IterableDataset, get_worker_info
 from ding_lite.config import compile_config, set_shapes
 from ding_lite.config.compat import SCHEDULERS
 from ding_lite.entry.pipelines import refuse_normalization
-from ding_lite.entry.setup import first_steps
 from ding_lite.envs import check_env, create_vector_env, derive_seeds
 from ding_lite.policy import Policy
 from ding_lite.utils.key import declared_keys, get_key
@@ -187,7 +186,7 @@ class RolloutDataset(IterableDataset[Any]):
         """Collect once in a worker, and count the steps."""
         collector.envstep = self._envstep(place.world_size)
         policy = self.cfg.policy
-        begins = self._counts[:, 0].sum() < first_steps(policy)
+        begins = self._counts[:, 0].sum() < policy.get("random_collect_size", 0) * policy.get("unroll_len", 1)
         at_random = bool(begins) and not POLICY_REGISTRY.find(policy.type).transition_with_policy_data
         block, figures = collector.collect(random=at_random)
         self._counts[place.worker] += torch.tensor([figures[key] for key in FIGURES], dtype=torch.float64)

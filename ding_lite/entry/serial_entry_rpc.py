@@ -295,6 +295,11 @@ def serial_pipeline_rpc(
         )
     names: dict[str, Any] = {"pipeline": "serial_pipeline_rpc", "trains": "serial_pipeline_onpolicy"}
     setup = prepare_run(input_cfg, seed, env_setting, overrides=overrides, limits=limits, **names)
+    if setup.whole.policy.get("divide"):
+        raise ConfigError(
+            "policy.divide=True: in mode rpc only the agent learns, and n_episode counts for each observer: leave it "
+            "out."
+        )
     _check_schedules(setup.cfg.policy)
     refuse_normalization(setup.cfg, "serial_pipeline_rpc", "no process sees the observations of all observers")
     rank = get_rank()

@@ -25,6 +25,7 @@ from easydict import EasyDict
 from torch import nn
 
 from ding_lite.config import compile_config, set_shapes
+from ding_lite.config.division import divide, share, total
 from ding_lite.entry.model_check import check_model
 from ding_lite.entry.pipelines import check_pipeline, check_reward_model
 from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
@@ -70,13 +71,15 @@ class RunSetup:
     All checks that need no data have passed, and no environment, policy or process has been started.
 
     Attributes:
-        cfg: the compiled config, with the shapes of the environment filled in.
+        cfg: the config of this rank: the compiled one, with the shapes of the environment filled in, and with this
+            rank's part of the sizes that `policy.divide` says are those of all ranks together.
         spec: the environment's spaces, as the policy sees them.
         model: the model that the user passed in, or None.
         limits: limits of the run: `max_train_iter` in learner iterations, `max_env_step` in env steps of all ranks.
         builders: the functions that build each of the collector's and of the evaluator's environments; None: `cfg.env`
             says what to build.
         pipeline: name of the function in `ding_lite.entry` that runs this setup.
+        whole: the config before the division, which is the same on all ranks; a run saves it.
     """
 
     cfg: EasyDict
@@ -85,11 +88,22 @@ class RunSetup:
     limits: dict[str, int]
     builders: tuple[Any, Any]
     pipeline: str
+    whole: EasyDict
+
+    def total(self, path: str) -> int:
+        """Return a size in the config of all ranks together."""
+        return total(self.whole, path, get_world_size())
+
+    def first_steps(self) -> int:
+        """Return the env steps of all ranks together that are played before learning starts."""
+        return self.total("policy.random_collect_size") * int(self.cfg.policy.get("unroll_len", 1))
 
     def create_policy(self, fields: tuple[str, ...] = FIELDS) -> Policy:
         """Build the policy, see `policy_process`, which seeds and prepares the process first."""
         built: Policy = POLICY_REGISTRY.find(self.cfg.policy.type)(self.cfg.policy, self.model, fields)
         built.normalizer = self._create_normalizer().to(built.device)
+        if built.learns_from == "replay":
+            built.weigh(self.cfg.policy.learn.batch_size * get_world_size() / self.total("policy.learn.batch_size"))
         check_model(built, self.spec, fields)
         return built
 
@@ -231,10 +245,15 @@ def prepare_run(
         if cfg.tracker.type is not None:
             TRACKER_REGISTRY.find(cfg.tracker.type).check_installed()
             fill_in(cfg.tracker.options)  # a missing variable is an error before the run starts
-    _check_random_steps(cfg, limits)
     spec = load_spec(spec_state or {}, cfg.env.act_scale) or check_env(cfg.env, builders[0])
     set_shapes(cfg, spec, model is not None)
-    return RunSetup(cfg, spec, model, limits, builders, pipeline)
+    own = divide(cfg, get_rank(), get_world_size())
+    if builders[0] is not None and cfg.policy.get("divide"):
+        streams = share(len(builders[0]), get_rank(), get_world_size())
+        builders = (builders[0][streams.start : streams.stop], builders[1])
+    setup = RunSetup(own, spec, model, limits, builders, pipeline, whole=cfg)
+    _check_random_steps(setup)
+    return setup
 
 
 def _refuse_arguments() -> None:
@@ -255,19 +274,13 @@ def _refuse_arguments() -> None:
         raise SystemExit(f"{name} reads no arguments, got {given}: run ding_lite -c {name} {given}")
 
 
-def first_steps(policy_cfg: Mapping[str, Any]) -> int:
-    """Return the env steps per rank that are played before learning starts; sizes may count sequences."""
-    return int(policy_cfg.get("random_collect_size", 0) * policy_cfg.get("unroll_len", 1))
-
-
-def _check_random_steps(cfg: EasyDict, limits: Mapping[str, int]) -> None:
+def _check_random_steps(setup: RunSetup) -> None:
     """Raise `ConfigError` if the random steps before learning reach the run's limit."""
-    size, limit = first_steps(cfg.policy), limits.get("max_env_step", math.inf)
-    if size and size * get_world_size() >= limit:
+    size, limit = setup.first_steps(), setup.limits.get("max_env_step", math.inf)
+    if size and size >= limit:
         raise ConfigError(
-            f"max_env_step={limit} ends the run before it learns anything: it begins with "
-            f"{size} env steps on each rank. Raise the limit, or lower "
-            "policy.random_collect_size."
+            f"max_env_step={limit} ends the run before it learns anything: it begins with {size} env steps of all "
+            "ranks. Raise the limit, or lower policy.random_collect_size."
         )
 
 

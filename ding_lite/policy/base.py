@@ -184,6 +184,11 @@ class Policy:
             yield batch
             networks.set_training(self._modules, False)
 
+    def weigh(self, weight: float) -> None:
+        """Set the weight of this rank's batches in the joined ones, see `OptimizerStep.weight`."""
+        for step in self._optimizers.values():
+            step.weight = weight
+
     def finish(self) -> None:
         """Complete the check of the last step of a series, see `OptimizerStep.finish`."""
         self._optimizers.finish()

@@ -45,6 +45,12 @@ def epsilon_keys(start: float, end: float, decay: int, spread: bool = False) -> 
 RUN_KEYS: dict[str, Any] = dict(
     cuda=Key(False, "train on a GPU; without one the run prints a note and uses the CPU"),
     multi_gpu=Key(False, "average gradients over all ranks; required with several processes, on CPUs too"),
+    divide=Key(
+        False,
+        "batch_size, n_sample, n_episode, random_collect_size, replay_buffer_size and env.collector_env_num count all "
+        "ranks together, so that any number of ranks takes the same learning steps; multi_gpu is then True by default",
+        needs="multi_gpu",
+    ),
     bp_update_sync=Key(
         True, "False: unless ranks share memory, torch's DDP averages gradients during backward", needs="multi_gpu"
     ),

@@ -53,6 +53,7 @@ class OptimizerStep:
         overlaps: whether torch's DistributedDataParallel averages gradients during backward.
         captures: whether a GPU replays losses and updates as CUDA graphs.
         steps: number of steps so far, including skipped ones.
+        weight: weight of this rank's batch, if ranks have batches of different sizes: its size / the mean of all.
         prefix: the start of the names of its figures; empty if it is a policy's only optimizer.
 
     Raises:
@@ -85,7 +86,7 @@ class OptimizerStep:
         self.optimizers = {name: optimizer for name, (optimizer, _) in zip(parts, created, strict=True)}
         self._changing = {name: options for name, (_, options) in zip(parts, created, strict=True) if options}
         self.check = StepCheck(cfg.learn.on_nonfinite, self.network)
-        self.steps, self.prefix = 0, ""
+        self.steps, self.prefix, self.weight = 0, "", 1.0
         self._known_rates: dict[str, float] = {}
         self._rates: dict[str, Tensor] = {}
 
@@ -124,8 +125,10 @@ class OptimizerStep:
             if self._wrapper is None:
                 loss.backward()
             else:
-                self._wrapper.backward(loss)
+                self._wrapper.backward(loss if self.weight == 1.0 else loss * self.weight)
         if self._averages:
+            if self.weight != 1.0:
+                self.flat.gradient.mul_(self.weight)
             self.flat.average_grad()
         self._set_options()
         norm = self._replayed_update() if self.captures else self._update()

@@ -1,8 +1,7 @@
 """Our side: the real pipelines of ding_lite with a plain config, timed from outside.
 
 An ``--option`` is a config override such as ``policy.double=False``, or ``split``: this rank's share of the task's
-batch and collect, by ``to_ddp_config``, with no more environments than steps to collect. Works under a launcher, where
-the window needs to be given in ``--steps``.
+sizes, by ``to_ddp_config``. Works under a launcher, where the window needs to be given in ``--steps``.
 """
 
 from __future__ import annotations
@@ -106,7 +105,6 @@ def main() -> None:
     with DDPContext():
         if "split" in args.option:
             main_config = to_ddp_config(main_config)
-            main_config.env.collector_env_num = min(TASKS[args.task].num_envs, main_config.policy.collect.n_sample)
         main_config.policy.multi_gpu = get_world_size() > 1
         main_config.policy.cuda = args.device == "cuda"
         if get_rank():

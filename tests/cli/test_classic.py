@@ -276,11 +276,12 @@ def test_a_run_whose_config_names_no_pipeline_is_not_resumed(
 
 
 def test_two_processes_divide_the_sizes_and_are_resumed_to_a_greater_limit(tmp_path: Path) -> None:
-    sizes = ["--divide", *SHORT, "policy.collect.n_sample=16", "max_env_step=320"]
+    sizes = ["--divide", *SHORT, "policy.learn.batch_size=65", "max_env_step=320"]
     done = command("-m", "serial", "-c", str(CONFIG), "--nproc", "2", *sizes)
     assert done.returncode == 0, done.stderr
+    assert "65 global" in done.stderr + done.stdout
     policy = compile_config(tmp_path / "run" / "total_config.py").policy
-    assert (policy.learn.batch_size, policy.collect.n_sample, policy.multi_gpu) == (32, 8, True)
+    assert (policy.learn.batch_size, policy.divide, policy.multi_gpu) == (65, True, True)
     told = result(tmp_path / "run")
     assert (told["world_size"], told["envstep"], told["stop_reason"]) == (2, 320, "max_env_step")
     refused = command("resume", "run", "--nproc", "2")

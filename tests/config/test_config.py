@@ -11,7 +11,7 @@ import pytest
 from easydict import EasyDict
 from gymnasium.spaces import Box
 
-from ding_lite.config import compile_config, divided_sizes, set_shapes
+from ding_lite.config import compile_config, set_shapes
 from ding_lite.envs.vector_env import check_env
 from ding_lite.utils.key import describe, get_key, matches
 from ding_lite.utils.registry import (
@@ -285,15 +285,6 @@ def test_a_class_whose_config_contradicts_its_pipeline_is_told_what_to_set(monke
     Declares.pipeline = "serial_pipeline"  # type: ignore[attr-defined]  # of an older version
     with pytest.raises(ConfigError, match="declares `pipeline`: set `learns_from` to 'replay', 'collect', 'dataset'"):
         compile_config(pair(policy=dict(type="config_test_loop")))
-
-
-def test_sizes_are_divided_whoever_sets_them() -> None:
-    # batch size 64 is the class's, n_sample the user's; n_episode is None
-    main = nested("policy.collect.n_sample", 32)
-    assert divided_sizes(pair(main), 2) == ["policy.learn.batch_size=32", "policy.collect.n_sample=16"]
-    assert divided_sizes(pair(main), 2, ["policy.learn.batch_size=6"])[0] == "policy.learn.batch_size=3"
-    with pytest.raises(ConfigError, match=r"batch_size=64 is shared by 3 processes: .* multiple of 3, such as 66"):
-        divided_sizes(pair(main), 3)
 
 
 # Overrides.

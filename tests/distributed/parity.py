@@ -1,4 +1,8 @@
-"""Three learning steps on one fixed set of samples, by one process with all of them or by several with a part each."""
+"""Learning steps on one fixed set of samples, by one process with all of them or by several with a part each.
+
+Three steps are a phase. Two processes take the first one, three the second, and one the third, each from the state that
+those before it left.
+"""
 
 from __future__ import annotations
 
@@ -37,15 +41,16 @@ SEQUENCES = {
     "impala": ["policy.unroll_len=4"],
     "r2d2": ["policy.unroll_len=4", "policy.burnin_step=2", "policy.nstep=3"],
 }
-# Which environments each rank has: of equal numbers where every rank collects as much, else as episodes would.
+# Which environments each rank has: of equal numbers where ranks share a data set, else of different ones.
 EVEN = {1: [range(6)], 2: [range(3), range(3, 6)], 3: [range(2), range(2, 4), range(4, 6)]}
 UNEVEN = {1: [range(6)], 2: [range(4), range(4, 6)], 3: [range(3), range(3, 5), range(5, 6)]}
 WAYS = {1: "flat", 2: "ddp", 3: "flat"}  # to average gradients, by the number of ranks
+PHASES = {2: 0, 3: 1, 1: 2}  # by the number of ranks
 NETWORKS = ("value", "critic", "actor", "dis", "cont")  # parts of models that have an optimizer each
 
 
-def is_on_policy(cfg: EasyDict) -> bool:
-    return POLICY_REGISTRY.find(cfg.policy.type).learns_from == "collect"
+def learns_from(cfg: EasyDict) -> str:
+    return POLICY_REGISTRY.find(cfg.policy.type).learns_from
 
 
 @ENV_REGISTRY.register("parity")
@@ -164,9 +169,9 @@ def replay_everything(cfg: EasyDict, samples: dict[str, Any], num_envs: int) -> 
     return batch
 
 
-def share_noise(policy: Any, batch: dict[str, Any], columns: range) -> None:
-    """Let the policy draw for each sample of this rank what one process with all of them would draw for it."""
-    draw, calls = policy._draw_noise, itertools.count()
+def share_noise(policy: Any, batch: dict[str, Any], columns: range, steps: int) -> None:
+    """Let the policy draw for each sample of this rank what one process with all of them would after so many steps."""
+    draw, calls = policy._draw_noise, itertools.count(steps)
     step_B, env_B = batch["index"] // len(columns), batch["index"] % len(columns)
     place_B, total = step_B * NUM_ENVS + columns.start + env_B, len(batch["index"]) // len(columns) * NUM_ENVS
 
@@ -182,38 +187,63 @@ def share_noise(policy: Any, batch: dict[str, Any], columns: range) -> None:
     policy._draw_noise = draw_shared
 
 
-def learn(cfg: EasyDict, block: dict[str, Any], columns: range) -> dict[str, Any]:
-    """Take the learning steps on this rank's part; return everything that learning changed."""
+def learn(
+    cfg: EasyDict,
+    block: dict[str, Any],
+    columns: range,
+    phases: range = range(1),
+    state: dict[str, Any] | None = None,
+) -> list[dict[str, Any]]:
+    """Take the learning steps of these phases on this rank's part, from a state if one is given.
+
+    Returns:
+        Everything that learning changed, after each phase.
+    """
     policy = create_policy(cfg)
     part = take_columns(block, columns)
     samples = policy.to_samples(part)
-    count = 0
-    while count < STEPS:
-        if is_on_policy(cfg):
-            batches = policy.batches(samples)
-        else:
-            batch = tree_map(lambda leaf: leaf.to(policy.device), replay_everything(cfg, samples, len(columns)))
-            batches = iter([batch])
-            if count == 0:
-                share_noise(policy, batch, columns)
-        for batch in batches:
-            policy.learn(batch)
-            count += 1
-    return policy.state_dict()
+    if learns_from(cfg) != "collect":
+        batch = tree_map(lambda leaf: leaf.to(policy.device), replay_everything(cfg, samples, len(columns)))
+        share_noise(policy, batch, columns, phases.start * STEPS)
+    if learns_from(cfg) == "replay":
+        policy.weigh(len(columns) * get_world_size() / NUM_ENVS)
+    if state is not None:
+        policy.load_state_dict(copy.deepcopy(state))
+    states = []
+    for _ in phases:
+        policy.begin_collect(0)
+        count = 0
+        while count < STEPS:
+            for part in policy.batches(samples) if learns_from(cfg) == "collect" else (batch,):
+                policy.learn(part)
+                count += 1
+        states.append(copy.deepcopy(policy.state_dict()))
+    return states
 
 
-def run_problem(problem: dict[str, Any]) -> dict[str, Any] | str:
-    """Return this rank's state after learning, or what went wrong."""
+def run_problem(
+    problem: dict[str, Any], phases: range = range(1), state: dict[str, Any] | str | None = None
+) -> list[dict[str, Any]] | str:
+    """Return this rank's states after these phases, or what went wrong."""
+    if isinstance(state, str):
+        return state
     cfg, world_size = copy.deepcopy(problem["cfg"]), get_world_size()
     cfg.policy.data_parallel = WAYS[world_size]
     cfg.policy.ddp = {"find_unused_parameters": True, "sync_batchnorm": False}
-    columns = (UNEVEN if is_on_policy(cfg) else EVEN)[world_size][get_rank()]
+    columns = (EVEN if learns_from(cfg) == "dataset" else UNEVEN)[world_size][get_rank()]
     # all of the samples in one batch, so that there is one joined batch whatever the order
     cfg.policy.learn.batch_size = 10**6
     try:
-        return learn(cfg, problem["block"], columns)
+        return learn(cfg, problem["block"], columns, phases, state)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
+
+
+def run_phase(problems: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """Return this rank's states, or what went wrong, after the phase of its number of ranks; `before`: those before."""
+    phase = PHASES[get_world_size()]
+    done = {name: run_problem(each, range(phase, phase + 1), before.get(name)) for name, each in problems.items()}
+    return {name: states if isinstance(states, str) else states[0] for name, states in done.items()}
 
 
 def main(folder: str) -> None:
@@ -221,6 +251,7 @@ def main(folder: str) -> None:
     torch.set_num_threads(1)
     with DDPContext():
         problems = torch.load(Path(folder, "problems.pt"), weights_only=False)
-        states = {name: run_problem(problem) for name, problem in problems.items()}
+        before = Path(folder, f"world{get_world_size() - 1}_rank0.pt")
+        states = run_phase(problems, torch.load(before, weights_only=False) if before.exists() else {})
         torch.save(states, Path(folder, f"world{get_world_size()}_rank{get_rank()}.pt"))
     gc.freeze()  # each DistributedDataParallel collects garbage when it is freed at the end: all of that is in use

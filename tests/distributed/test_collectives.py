@@ -28,7 +28,7 @@ from ding_lite.utils.ranks.collectives import allreduce_data, broadcast_module, 
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.ranks.machine_group import machine_group
-from ding_lite.utils.ranks.ranks import get_local_rank, get_local_world_size, get_rank, get_world_size, to_ddp_config
+from ding_lite.utils.ranks.ranks import get_local_rank, get_local_world_size, get_rank, get_world_size
 from ding_lite.utils.registry import ConfigError
 from tests.distributed.launcher import (
     free_port,
@@ -218,15 +218,6 @@ def check_objects_come_from_the_source() -> None:
     objects = [get_rank(), {"name": f"rank {get_rank()}"}]
     broadcast_object_list(objects, src=1)
     assert objects == [1, {"name": "rank 1"}]
-
-
-def check_config_sizes_are_divided_or_refused() -> None:
-    cfg: dict[str, Any] = {"policy": {"learn": {"batch_size": 32}, "collect": {"n_sample": 96, "n_episode": None}}}
-    new = to_ddp_config(cfg)
-    assert (new.policy.learn.batch_size, new.policy.collect.n_sample, new.policy.collect.n_episode) == (16, 48, None)
-    assert cfg["policy"]["learn"]["batch_size"] == 32
-    with pytest.raises(ConfigError, match=r"policy\.collect\.n_sample=97 .* 2 processes.* such as 98"):
-        to_ddp_config({"policy": {"collect": {"n_sample": 97}}})
 
 
 CHECKS: dict[str, Callable[[], None]] = {

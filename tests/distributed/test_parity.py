@@ -1,9 +1,9 @@
 """N processes take the step that one would take on the joined batch: for every registered policy, in float64.
 
 The parameters, running statistics and optimizer state after three learning steps are the same to 1e-9 for one process
-with all samples, and for real gloo processes with a part each: two with torch's DistributedDataParallel, three with our
-average. The parts differ in which parameters they touch and, where the policy collects episodes or learns at once, in
-size.
+with all samples, and for real gloo processes with a part each: two with torch's DistributedDataParallel. From their
+state three go on, with our average, and from theirs one. The parts differ in which parameters they touch and, unless
+they are of a data set, in size.
 """
 
 from __future__ import annotations
@@ -142,12 +142,13 @@ def registered() -> dict[str, tuple[str, str, list[str]]]:
 
 
 PROBLEMS = registered()
-States = dict[tuple[int, int], dict[str, Any]]  # by (world size, rank) and case
+ONE = 0  # stands for the one process that takes all steps, instead of a number of ranks
+States = dict[tuple[int, int], dict[str, Any]]  # by (number of ranks, rank), or (ONE, phase), and case
 
 
 @pytest.fixture(scope="module")
 def states(tmp_path_factory: pytest.TempPathFactory) -> Iterator[States]:
-    """Yield all final states by (world size, rank)."""
+    """Yield all states."""
     POLICY_REGISTRY.update(BROKEN)
     folder = tmp_path_factory.mktemp("parity")
     torch.set_num_threads(1)
@@ -160,10 +161,14 @@ def states(tmp_path_factory: pytest.TempPathFactory) -> Iterator[States]:
     for size in (2, 3):
         done = run_ranks(["-m", "tests.distributed.test_parity", str(folder)], nproc=size, timeout=240)
         assert done.returncode == 0, done.stderr
-    found: States = {(1, 0): {case: parity.run_problem(problem) for case, problem in problems.items()}}
+    found: States = {}
+    alone = {case: parity.run_problem(problem, range(3)) for case, problem in problems.items()}
+    for phase in range(3):
+        found[ONE, phase] = {case: done if isinstance(done, str) else done[phase] for case, done in alone.items()}
     for size in (2, 3):
         for rank in range(size):
             found[size, rank] = torch.load(Path(folder, f"world{size}_rank{rank}.pt"), weights_only=False)
+    found[1, 0] = parity.run_phase(problems, found[3, 0])
     yield found
     for name in BROKEN:
         del POLICY_REGISTRY[name]
@@ -188,19 +193,20 @@ def largest_difference(left: Any, right: Any) -> tuple[float, str]:
 
 
 def check_parity(states: States, case: str, size: int) -> None:
-    """Raise AssertionError, naming the case, unless `size` processes ended as one did, all of them alike."""
+    """Raise AssertionError, naming the case, unless `size` processes ended as the one does, all of them alike."""
+    expected = states[ONE, parity.PHASES[size]][case]
+    assert not isinstance(expected, str), expected
     for rank in range(size):
         state = states[size, rank][case]
         assert not isinstance(state, str), f"{case}: rank {rank} of {size}: {state}"
-        difference, path = largest_difference(states[1, 0][case], state)
+        difference, path = largest_difference(expected, state)
         assert difference <= TOLERANCE, f"{case}: {path} of rank {rank} of {size} is off by {difference}"
         assert largest_difference(states[size, 0][case], state)[0] == 0.0, f"{case}: ranks 0 and {rank} differ"
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", parity.PHASES)
 @pytest.mark.parametrize("case", PROBLEMS)
-def test_several_processes_step_as_one_does(states: States, case: str, size: int) -> None:
-    assert not isinstance(states[1, 0][case], str), states[1, 0][case]
+def test_changing_numbers_of_processes_step_as_one_does(states: States, case: str, size: int) -> None:
     check_parity(states, case, size)
 
 
@@ -208,7 +214,7 @@ def test_several_processes_step_as_one_does(states: States, case: str, size: int
 def test_learning_changed_every_parameter(states: States, case: str) -> None:
     name, kind, overrides = PROBLEMS[case]
     before = parity.create_policy(parity.compile_problem(name, kind, overrides)).model.state_dict()
-    after = states[1, 0][case]["model"]
+    after = states[ONE, 0][case]["model"]
     unchanged = [key for key in before if torch.equal(before[key], after[key])]
     assert unchanged == []
 

@@ -22,13 +22,13 @@ CASES = [(1.0, 1.0), (1.0, 4.0), (0.4, 1.0), (0.4, 4.0)]  # beta, and the ratio 
 
 
 def set_priorities(buffer: PrioritizedReplayBuffer, columns: range, scale: float) -> None:
-    """Set priorities from 1 to 2, equal for environments 0 to 2 and 3 to 5, times `scale` for the latter.
+    """Set priorities from 1 to 2, equal for environments 0 to 2 and 3 to 5, times `scale` for those of rank 1, 4 and 5.
 
     Rank 0 alone has one sample that is hardly ever drawn, and one with which new samples enter.
     """
     place_P = torch.arange(buffer.count())
     step_P, env_P = place_P // len(columns), place_P % len(columns) + columns.start
-    priority_P = (1 + (7 * step_P + 5 * (env_P % 3)) % 11 / 10) * torch.where(env_P < 3, 1.0, scale)
+    priority_P = (1 + (7 * step_P + 5 * (env_P % 3)) % 11 / 10) * torch.where(env_P < 4, 1.0, scale)
     priority_P[(step_P == 2) & (env_P == 1)] = 1e-6
     priority_P[(step_P == 3) & (env_P == 0)] = 10.0
     buffer.update(place_P, priority_P)
@@ -36,7 +36,7 @@ def set_priorities(buffer: PrioritizedReplayBuffer, columns: range, scale: float
 
 def learn(problem: dict[str, Any], beta: float, scale: float) -> dict[str, Tensor]:
     """Take one step on a batch of this rank's buffer; return its mean weight, and how far the parameters moved."""
-    cfg, columns = problem["cfg"], parity.EVEN[get_world_size()][get_rank()]
+    cfg, columns = problem["cfg"], parity.UNEVEN[get_world_size()][get_rank()]
     policy = parity.create_policy(cfg)
     before = policy._optimizer.flat.parameter.detach().clone()
     options = dict(nstep=cfg.policy.nstep, gamma=cfg.policy.discount_factor, alpha=1.0, beta=beta)
@@ -44,7 +44,8 @@ def learn(problem: dict[str, Any], beta: float, scale: float) -> dict[str, Tenso
     buffer.push(parity.take_columns(problem["old"], columns))
     set_priorities(buffer, columns, scale)
     buffer.push(parity.take_columns(problem["new"], columns))
-    batch = policy._to_device(buffer.sample(BATCH // get_world_size()))
+    batch = policy._to_device(buffer.sample(BATCH * len(columns) // parity.NUM_ENVS))
+    policy.weigh(len(columns) * get_world_size() / parity.NUM_ENVS)
     policy.learn(batch)
     return {"weight": batch["weight"].mean(), "step": policy._optimizer.flat.parameter.detach() - before}
 

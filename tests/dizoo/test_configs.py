@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ding_lite.config import compile_config, read_config, set_shapes
+from ding_lite.config.division import divide
 from ding_lite.config.schema import PIPELINE_OF, config_schema
 from ding_lite.envs import check_env
 from ding_lite.utils import POLICY_REGISTRY
@@ -87,16 +88,11 @@ def test_several_processes_can_share_its_sizes(path: Path) -> None:
     assert main_config["policy"]["multi_gpu"] is True
     if "to_ddp_config" not in path.read_text():
         return  # its sizes are per process
-    assert main_config["policy"]["learn"]["batch_size"] % 2 == 0  # to_ddp_config divides what the file itself sets
-    cfg = compile_config(read_config(path))
-    if "train_epoch" in cfg.policy.learn:
-        return  # nothing is collected
-    collect = main_config["policy"]["collect"]
-    size = (collect.get("n_sample") or collect.get("n_episode")) * cfg.policy.get("unroll_len", 1)
-    assert size // 2 % cfg.env.collector_env_num == 0
+    cfg = compile_config(read_config(path), overrides=["policy.divide=True"])
+    assert divide(cfg, 1, 2).policy.learn.batch_size == cfg.policy.learn.batch_size / 2
 
 
-# What need not be said: sizes that a twin divides, and what names the file's environment and run.
+# What need not be said: sizes that a twin changes, and what names the file's environment and run.
 SAID = ("exp_name", "env.env_id", "policy.learn.batch_size", "policy.collect.n_sample", "policy.collect.n_episode")
 PUBLISHED = ("pong_dqn_config.py", "pong_dqn_ddp_config.py", "pong_dqn_envpool_config.py")  # every value of DI-engine's
 

@@ -42,7 +42,7 @@ def play(case: str) -> dict[str, Any]:
 
 
 def dealt(states: list[dict[str, Any]], ranks: int) -> list[dict[str, Any]]:
-    return [deal(states, rank, ranks, 6 // ranks, None, seed=0) for rank in range(ranks)]
+    return [deal(states, rank, ranks, 6, None, seed=0) for rank in range(ranks)]
 
 
 def same(left: Any, right: Any) -> bool:
@@ -59,9 +59,9 @@ def same(left: Any, right: Any) -> bool:
 def test_episodes_and_memories_come_back_from_other_numbers_of_ranks(case: str) -> None:
     whole = play(case)
     states = [whole]
-    for ranks in (2, 3, 1):
+    for ranks, num_envs in ((2, [3, 3]), (4, [2, 2, 1, 1]), (3, [2, 2, 2]), (1, [6])):
         states = dealt(states, ranks)
-        assert [len(state["collector"]["env"]["seed"]) for state in states] == [6 // ranks] * ranks
+        assert [len(state["collector"]["env"]["seed"]) for state in states] == num_envs
     assert same(states[0], whole)
 
 
@@ -80,31 +80,41 @@ def test_figures_are_summed_over_the_ranks_that_are_gone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "num_envs", "advice"),
-    [(2, 6, "set env.collector_env_num=3"), (4, 2, "resume with a number of ranks that divides it: 1, 2, 3, 6")],
+    ("ranks", "advice"), [(2, "=3, or 6 and policy.divide=True"), (4, "=6 and policy.divide=True"), (1, "=6")]
 )
-def test_another_number_of_environments_is_refused(ranks: int, num_envs: int, advice: str) -> None:
-    states, found = [play("dqn-discrete-0")], ranks * num_envs
-    with pytest.raises(
-        CheckpointError, match=rf"6 collecting .* 1 rank\(s\), and this run has {found} on {ranks}: {advice}\."
-    ):
-        deal(states, 0, ranks, num_envs, None, seed=0)
+def test_another_number_of_environments_is_refused(ranks: int, advice: str) -> None:
+    states = [play("dqn-discrete-0")]
+    message = rf"6 collecting .* 1 rank\(s\), and this run has 8 on {ranks}: set env\.collector_env_num{advice}\."
+    with pytest.raises(CheckpointError, match=message):
+        deal(states, 0, ranks, 8, None, seed=0)
 
 
-def test_a_run_goes_on_with_one_rank_and_with_three(tmp_path: Path) -> None:
+def go_on(folder: Path, ranks: int, steps: int, *words: str) -> str:
+    """Start a run, or resume it, with this number of ranks, up to so many env steps; return what it says."""
+    command = ["resume", str(folder)] if folder.exists() else ["train", "-c", str(CONFIG), f"exp_name={folder}"]
+    command += ["--nproc", str(ranks)] if ranks > 1 else []
+    done = run_forked(["-m", "ding_lite", *command, *words, f"max_env_step={steps}"], timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert "start new episodes" not in done.stderr + done.stdout
+    result = json.loads((folder / "result.json").read_text())
+    assert (result["envstep"], result["world_size"]) == (steps, ranks)
+    assert len(list((folder / "ckpt").glob("*.rank_*"))) == ranks
+    return done.stderr + done.stdout
+
+
+def test_a_run_whose_ranks_share_its_sizes_goes_on_with_any_number(tmp_path: Path) -> None:
     words = ["policy.priority=True", "policy.learn.learner.hook.save_ckpt_after_iter=50", "env.stop_value=None"]
-    words += ["env.norm_reward=True", "policy.eval.evaluator.eval_freq=1000"]
-    steps, folder = 0, tmp_path / "run"
-    for ranks in (2, 1, 3, 2):
-        steps += 240
-        sizes = [f"env.collector_env_num={6 // ranks}", f"policy.collect.n_sample={6 // ranks}"]
-        command = (
-            ["train", "-c", str(CONFIG), f"exp_name={folder}", *words] if steps == 240 else ["resume", str(folder)]
-        )
-        command += ["--nproc", str(ranks)] if ranks > 1 else []
-        done = run_forked(["-m", "ding_lite", *command, *sizes, f"max_env_step={steps}"], timeout=200)
-        assert done.returncode == 0, done.stderr
-        assert "start new episodes" not in done.stderr + done.stdout
-        result = json.loads((folder / "result.json").read_text())
-        assert (result["envstep"], result["world_size"]) == (steps, ranks)
-        assert len(list((folder / "ckpt").glob("*.rank_*"))) == ranks
+    words += ["env.norm_reward=True", "policy.eval.evaluator.eval_freq=1000", "policy.divide=True"]
+    words += ["env.collector_env_num=6", "policy.collect.n_sample=6", "policy.learn.batch_size=65"]
+    for number, ranks in enumerate((1, 2, 4, 3)):
+        said = go_on(tmp_path / "run", ranks, 240 * (number + 1), *([] if number else words))
+        assert "65 global, " in said
+        assert (f"{ranks} rank(s) continue a run of " in said) == (number > 0)
+        assert ("they share 6 environments and batches of 65." in said) == (number > 0)
+
+
+def test_a_run_with_sizes_of_each_rank_says_what_a_step_learns_from(tmp_path: Path) -> None:
+    words = ["policy.learn.learner.hook.save_ckpt_after_iter=50", "env.stop_value=None", "env.collector_env_num=6"]
+    go_on(tmp_path / "run", 1, 240, *words)
+    said = go_on(tmp_path / "run", 2, 480, "env.collector_env_num=3")
+    assert "2 rank(s) continue a run of 1: a step of all learns from 128 samples instead of 64." in said

@@ -40,7 +40,7 @@ def test_every_policy_takes_the_same_steps(case: str, monkeypatch: pytest.Monkey
     states = []
     for cfg.policy.compile in (False, True):
         torch.manual_seed(0)
-        states.append(parity.learn(cfg, block, range(parity.NUM_ENVS)))
+        states += parity.learn(cfg, block, range(parity.NUM_ENVS))
     difference, where = largest_difference(*states)
     assert difference < 1e-9, where
 
@@ -88,7 +88,7 @@ def test_a_schedule_of_a_number_in_the_loss_neither_compiles_again_nor_is_lost(
     for cfg.policy.compile in (False, True):
         torch.manual_seed(0)
         torch._dynamo.utils.counters.clear()
-        states.append(parity.learn(cfg, block, range(parity.NUM_ENVS)))
+        states += parity.learn(cfg, block, range(parity.NUM_ENVS))
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == (2 if name == "sac" else 1)  # one an optimizer
     difference, where = largest_difference(*states)
     assert difference < 1e-6, where

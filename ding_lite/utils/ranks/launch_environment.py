@@ -1,7 +1,7 @@
 """Reads what a launcher gives a process: its place in a job, and its cores.
 
-The place is in environment variables, set by torch's launchers, SLURM's srun, or by hand. The sizes that the processes
-of a job divide among them are here too. This module never imports torch.
+The place is in environment variables, set by torch's launchers, SLURM's srun, or by hand. This module never imports
+torch.
 """
 
 from __future__ import annotations
@@ -13,10 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from ding_lite.utils.registry import ConfigError
-
 LOCAL_RANK = re.compile(r"--local[-_]rank=")  # torch.distributed.launch gives it to scripts; LOCAL_RANK says the same
-SHARED_SIZES = ("policy.learn.batch_size", "policy.collect.n_sample", "policy.collect.n_episode")
 
 
 @contextmanager
@@ -108,13 +105,3 @@ def loopback() -> str:
 def usable_cores() -> int:
     """Return the number of cores of this machine that this process may run on."""
     return len(os.sched_getaffinity(0))
-
-
-def divide(path: str, value: int, world_size: int) -> int:
-    """Return one process's share of a size; raise `ConfigError` if `value` is not a multiple of `world_size`."""
-    if value % world_size:
-        near = -(-value // world_size) * world_size
-        raise ConfigError(
-            f"{path}={value} is shared by {world_size} processes: expected a multiple of {world_size}, such as {near}."
-        )
-    return value // world_size

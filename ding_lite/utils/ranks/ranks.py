@@ -11,7 +11,7 @@ from typing import Any
 import torch.distributed as dist
 from easydict import EasyDict
 
-from ding_lite.utils.ranks.launch_environment import SHARED_SIZES, divide, read_launch
+from ding_lite.utils.ranks.launch_environment import read_launch
 
 _alone = 0  # number of nested `alone` contexts
 
@@ -53,18 +53,7 @@ def get_local_world_size() -> int:
 
 
 def to_ddp_config(cfg: dict[str, Any]) -> EasyDict:
-    """Return a copy of a single-process config whose batch size and collect sizes are divided by the world size.
-
-    Args:
-        cfg: a `main_config`; it is not changed.
-
-    Raises:
-        ConfigError: one of the sizes is not a multiple of the world size.
-    """
-    new, size = EasyDict(copy.deepcopy(dict(cfg))), get_world_size()
-    for path in SHARED_SIZES:
-        _, section, key = path.split(".")
-        values = new.get("policy", {}).get(section, {})
-        if isinstance(values.get(key), int):  # otherwise it is unset, or has a wrong type, which is reported later
-            values[key] = divide(path, values[key], size)
+    """Return a copy of a single-process `main_config` with `policy.divide=True`: all ranks share its sizes."""
+    new = EasyDict(copy.deepcopy(dict(cfg)))
+    new.policy = EasyDict(new.get("policy", {}), divide=True)
     return new

@@ -134,10 +134,10 @@ class PrioritizedSampler:
     Divided by the largest or the mean of the batch, the size of the steps varies from batch to batch, and DQN learns
     Pong, and Rainbow CartPole, more slowly.
 
-    The probabilities are those of the joined buffer of all ranks, which exchange two numbers for each draw. Each rank
-    draws equally many samples from its own buffer, although their priorities may sum to different totals S_r. So a
-    sample is drawn S / S_r times as often as from the joined buffer, with S the mean of all S_r. Its weight is
-    multiplied by S_r / S, and the expected step is that of one process with the joined buffer.
+    The probabilities are those of the joined buffer of all ranks, which exchange three numbers for each draw. Each rank
+    draws B_r samples from its own buffer, although the priorities there sum to another total S_r. So a sample is drawn
+    (B_r / B) (S / S_r) times as often as from the joined buffer, with B and S the means over ranks. Its weight is
+    multiplied by (B / B_r) (S_r / S), and the expected step is that of one process with the joined buffer.
 
     Args:
         num_places: number of places of the ring.
@@ -178,8 +178,9 @@ class PrioritizedSampler:
         place_B = self._tree.find((np.arange(number) + self._rng.random(number)) / number)
         beta = self._beta.at(self._num_drawn)
         total, count = self._tree.total, len(starts) * ring.num_envs
-        mean = allreduce_data({"total": total, "count": count}, "mean")
+        mean = allreduce_data({"total": total, "count": count, "number": number}, "mean")
         weight_B = (self._tree[place_B] * mean["count"] / mean["total"]) ** -beta * (total / mean["total"])
+        weight_B *= mean["number"] / number
         self._num_drawn += 1
         return {"index": torch.as_tensor(place_B), "weight": torch.as_tensor(weight_B).float()}
 

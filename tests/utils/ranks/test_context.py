@@ -6,6 +6,7 @@ import copy
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -201,14 +202,14 @@ def test_an_unknown_reduction_is_refused() -> None:
         allreduce_data(1, op="max")  # type: ignore[arg-type]
 
 
-def test_config_for_one_process_is_a_deep_copy() -> None:
-    cfg = {"policy": {"learn": {"batch_size": 32}, "collect": {"n_sample": 96}}, "env": {"collector_env_num": 8}}
+def test_a_config_whose_sizes_all_ranks_share_is_a_deep_copy() -> None:
+    cfg: dict[str, Any] = {"policy": {"learn": {"batch_size": 32}}, "env": {"collector_env_num": 8}}
     before = copy.deepcopy(cfg)
     new = to_ddp_config(cfg)
-    assert new == before
+    assert new == before | {"policy": before["policy"] | {"divide": True}}
     new.policy.learn.batch_size = 1
     assert cfg == before
-    assert to_ddp_config({"exp_name": "x"}) == {"exp_name": "x"}
+    assert to_ddp_config({"exp_name": "x"}) == {"exp_name": "x", "policy": {"divide": True}}
 
 
 def make_network() -> nn.Sequential:

@@ -12,7 +12,7 @@ cartpole_dqn_ddp_config = copy.deepcopy(cartpole_dqn_config)
 cartpole_dqn_ddp_config.exp_name = "cartpole_dqn_ddp_seed0"
 cartpole_dqn_ddp_config.policy.multi_gpu = True
 cartpole_dqn_ddp_config.policy.learn.update_per_collect = 10
-cartpole_dqn_ddp_config.policy.collect.n_sample = 16  # for all processes together; to_ddp_config divides it
+cartpole_dqn_ddp_config.policy.collect.n_sample = 16
 main_config = cartpole_dqn_ddp_config
 create_config = cartpole_dqn_create_config
 

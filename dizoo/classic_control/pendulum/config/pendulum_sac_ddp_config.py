@@ -16,7 +16,7 @@ pendulum_sac_ddp_config.exp_name = "pendulum_sac_ddp_seed0"
 pendulum_sac_ddp_config.policy.multi_gpu = True
 pendulum_sac_ddp_config.policy.random_collect_size = 500  # of each process
 pendulum_sac_ddp_config.policy.learn.update_per_collect = 2
-pendulum_sac_ddp_config.policy.collect.n_sample = 20  # for all processes together; to_ddp_config divides it
+pendulum_sac_ddp_config.policy.collect.n_sample = 20
 main_config = pendulum_sac_ddp_config
 create_config = pendulum_sac_create_config
 

@@ -16,7 +16,7 @@ pendulum_td3_ddp_config.exp_name = "pendulum_td3_ddp_seed0"
 pendulum_td3_ddp_config.policy.multi_gpu = True
 pendulum_td3_ddp_config.policy.random_collect_size = 500  # of each process
 pendulum_td3_ddp_config.policy.learn.update_per_collect = 16
-pendulum_td3_ddp_config.policy.collect.n_sample = 16  # for all processes together; to_ddp_config divides it
+pendulum_td3_ddp_config.policy.collect.n_sample = 16
 main_config = pendulum_td3_ddp_config
 create_config = pendulum_td3_create_config
 
