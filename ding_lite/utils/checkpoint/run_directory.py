@@ -41,14 +41,14 @@ def open_exp_dir(exp_name: str, resume: bool) -> tuple[str, bool]:
     Raises:
         ConfigError: the directory cannot be created, the one to resume does not exist, or its run is still active.
         SystemExit: a user's signal ended the previous attempt, so the job must not continue; with its status.
-        UserError: the job has a directory that rank 0's machine does not see.
+        UserError: the job goes on in a directory whose files rank 0 does not see.
     """
     number, (folder, restarts) = next(_opened), _agent()
     mark = os.path.join(folder, f"exp_dir_{number}")
     ranks = all_gather_object((socket.gethostname(), folder, restarts, _read_text(mark)))
     record = {"agents": _agents(ranks), "run": number}
-    elsewhere = {path: host for host, _, _, path in ranks if path}
-    path, continues = on_rank_0(lambda: _open(exp_name, resume, record, elsewhere))
+    known = [path for *_, path in ranks if path]
+    path, continues = on_rank_0(lambda: _open(exp_name, resume, record, known))
     _paths.append((path, os.path.abspath(path)))
     if folder:
         with suppress(OSError), open(mark, "w", encoding="utf-8") as file:
@@ -149,7 +149,7 @@ def _agents(ranks: list[tuple[str, str, int, str]]) -> dict[str, dict[str, Any]]
     return agents
 
 
-def _open(exp_name: str, resume: bool, record: dict[str, Any], elsewhere: dict[str, str]) -> tuple[str, bool]:
+def _open(exp_name: str, resume: bool, record: dict[str, Any], known: list[str]) -> tuple[str, bool]:
     try:
         if resume and not os.path.isdir(exp_name):
             raise ConfigError(f"Cannot resume '{exp_name}': there is no such directory. Set exp_name to the run's own.")
@@ -159,11 +159,10 @@ def _open(exp_name: str, resume: bool, record: dict[str, Any], elsewhere: dict[s
         if before:
             _check_interrupt(read_result(before), there["agents"], record["agents"])
             _changes[before] = _describe_changes(there["agents"], record["agents"])
-        elif unseen := [path for path in elsewhere if not resume and not os.path.isdir(path)]:
+        elif not resume and known and not os.path.exists(os.path.join(known[0], "job.json")):
             raise UserError(
-                f"This job goes on in '{unseen[0]}' of {elsewhere[unseen[0]]}, but rank 0 runs on "
-                f"{socket.gethostname()} now and does not see it: where machines come and go, set exp_name to a path "
-                "in a directory that all of them share."
+                f"This job goes on in '{known[0]}', but its files are not on {socket.gethostname()}, where rank 0 runs "
+                "now: where machines come and go, set exp_name to a path in a directory that all of them share."
             )
         path = before or (exp_name if resume else _make_new_dir(exp_name))
         _locks[path] = _lock(path)
