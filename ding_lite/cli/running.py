@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import glob
 import math
 import os
 import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from ding_lite.config import SavedRun, find_policy, read_file, read_saved_run
+from ding_lite.config import SavedRun, compile_config, find_policy, read_file, read_saved_run
 from ding_lite.config.schema import PIPELINE_OF, TOP_KEYS
 from ding_lite.entry.eval_entry import evaluate_checkpoint, find_pair
 from ding_lite.entry.launcher import run_ranks
 from ding_lite.entry.pipelines import MODES, PIPELINES, limits_for, load_pipeline, whole_limit
 from ding_lite.results.run import find_checkpoint
-from ding_lite.utils.checkpoint.run_directory import read_result
+from ding_lite.utils.checkpoint.run_directory import has_checkpoint, read_result
+from ding_lite.utils.ranks.collectives import on_rank_0
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.launch_environment import read_launch
 from ding_lite.utils.registry import ConfigError, UserError, closest
@@ -24,6 +27,7 @@ from ding_lite.utils.registry import ConfigError, UserError, closest
 LIMITS = {"max_env_step": "envstep", "max_train_iter": "train_iter"}  # limits of a run, and their keys in result.json
 # What ends a finished run, and may be raised to go on.
 COUNTS = {**LIMITS, "policy.learn.train_epoch": "epoch", "max_seconds": "seconds"}
+TIME = re.compile(r"_\d{6}_\d{6}(_\d+)?")  # the end of a directory's name, if the plain name was taken
 TOGETHER = "policy.multi_gpu=True"  # placed before the user's overrides, which take precedence
 
 
@@ -55,6 +59,15 @@ def _train(args: argparse.Namespace) -> None:
     overrides = [TOGETHER, "policy.divide=True"] * args.divide + overrides
     if args.seed is not None and "exp_name" in pair[0]:  # before the overrides, which take precedence
         overrides = [f"exp_name={rename_for_seed(pair[0]['exp_name'], args.seed)}", *overrides]
+    if args.goes_on:
+        name = compile_config(pair, overrides=overrides).exp_name
+        if found := on_rank_0(lambda: find_begun(name)):
+            words = resumed_words(args.words)
+            if end := find_end(found, words):
+                on_rank_0(lambda: print(end, file=sys.stderr))
+            else:
+                _resume(found, words)
+            return
     pipeline(pair, args.seed, overrides=overrides, **limits)
 
 
@@ -62,6 +75,20 @@ def rename_for_seed(exp_name: str, seed: int, always: bool = False) -> str:
     """Return an experiment's name with its ending `_seedN` set to a seed; `always`: added if there is none."""
     name, found = re.subn(r"_seed-?\d+$", f"_seed{seed}", exp_name)
     return f"{name}_seed{seed}" if always and not found else name
+
+
+def find_begun(name: str) -> str:
+    """Return the directory of the newest run of a name that has saved or finished something; empty if there is none."""
+    plain = Path(name).name
+    folders = sorted(path for path in Path(name).parent.glob(f"{glob.escape(plain)}*") if path.is_dir())
+    found = [path for path in folders if path.name == plain or TIME.fullmatch(path.name, len(plain))]
+    begun = [str(path) for path in found if read_result(str(path)) or has_checkpoint(str(path))]
+    return begun[-1] if begun else ""
+
+
+def resumed_words(words: Sequence[str]) -> list[str]:
+    """Return the words of `train --resume` that apply to a run that it continues."""
+    return [word for word in words if word.partition("=")[0] not in ("exp_name", "seed")]
 
 
 def _resume(directory: str, words: Sequence[str]) -> None:
@@ -96,7 +123,8 @@ def _launch(args: argparse.Namespace) -> int:
             raise ConfigError(end)
     if pipeline:
         limits_for(load_pipeline(pipeline), limits)
-    what = ["resume", args.resume] if args.resume is not None else ["-c", args.config]
+    what = ["resume", args.resume] if args.resume is not None else ["train", "-c", args.config]
+    what += ["--resume"] * args.goes_on
     what += ["-m", args.mode] * bool(args.mode) + ["--divide"] * args.divide
     seed = [] if args.seed is None else ["-s", str(args.seed)]
     learns_alone = args.nproc == 1 or pipeline == MODES["rpc"]  # under rpc only the agent learns

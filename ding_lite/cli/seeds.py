@@ -6,8 +6,6 @@ They are new runs of several seeds, or runs that continue in their directories.
 from __future__ import annotations
 
 import argparse
-import glob
-import re
 import shlex
 import statistics
 import sys
@@ -20,7 +18,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ding_lite.cli.running import find_end, read_resumable, rename_for_seed, split_words
+from ding_lite.cli.running import find_begun, find_end, read_resumable, rename_for_seed, resumed_words, split_words
 from ding_lite.config import compile_config
 from ding_lite.results.run import RETURN, Evaluations
 from ding_lite.results.table import Table
@@ -31,7 +29,6 @@ from ding_lite.utils.run_process import RunProcess, passing_signals_on
 from ding_lite.utils.submission import SubmittedRun, open_cluster, process_words, start_run
 
 PERIOD = 0.5  # seconds between two checks of the runs
-TIME = re.compile(r"_\d{6}_\d{6}(_\d+)?")  # the end of a directory's name, if the plain name was taken
 WIDTH = 80  # characters of a line of the table
 
 
@@ -81,14 +78,8 @@ def run_seeds(args: argparse.Namespace) -> int:
 
 def _seed_run(seed: int, name: str, args: argparse.Namespace) -> SeedRun:
     """Return the run of one seed: a new one or, with `--resume`, the newest one of this name, if it can go on."""
-    folders = sorted(path for path in Path(name).parent.glob(f"{glob.escape(Path(name).name)}*") if path.is_dir())
-    found = [
-        path for path in folders if path.name == Path(name).name or TIME.fullmatch(path.name, len(Path(name).name))
-    ]
-    begun = [str(path) for path in found if read_result(str(path)) or has_checkpoint(str(path))]
-    if args.goes_on and begun:
-        words = [word for word in args.words if word.partition("=")[0] not in ("exp_name", "seed")]
-        return _continued(seed, begun[-1], words, args)
+    if args.goes_on and (begun := find_begun(name)):
+        return _continued(seed, begun, resumed_words(args.words), args)
     words = ["train", "-c", args.config, "-s", str(seed), *process_words(args)]
     words += ["--divide"] * args.divide + (["-m", args.mode] if args.mode else [])
     directory = new_name(name)

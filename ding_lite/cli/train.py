@@ -71,7 +71,7 @@ class Train(Command):
         check_run_options(args)
         check_at_least(args, jobs=1)
         check_seeds(args)
-        if len(args.seeds or []) < 2 and not args.goes_on and not args.submit:
+        if len(args.seeds or []) < 2 and not args.submit:
             args.seed, args.resume = (args.seeds or [None])[0], None
             start(args)
             return
@@ -102,7 +102,7 @@ class Resume(Command):
 
     def run(self, args: argparse.Namespace) -> None:
         args.mode = args.config = args.seed = None
-        args.divide = False
+        args.divide = args.goes_on = False
         check_run_options(args)
         check_at_least(args, jobs=1)
         if len(args.directories) == 1 and not args.submit:

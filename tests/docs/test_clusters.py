@@ -31,8 +31,10 @@ def test_torchrun_and_ding_lite_understand_the_command_of_a_file(words: list[str
     assert words[0] == "torchrun"
     launcher = get_args_parser().parse_args([word.replace("$SKYPILOT_NODE_RANK", "0") for word in words[1:]])
     assert (launcher.module, launcher.training_script) == (True, "ding_lite")
-    args = parse("classic", load_command("classic"), launcher.training_script_args)
+    name, *words = launcher.training_script_args
+    args = parse(name, load_command(name), words)
     assert args.divide
+    assert args.goes_on
     assert os.path.isfile(ROOT / args.config)
 
 
