@@ -29,6 +29,7 @@ from ding_lite.utils.registry import (
     ENV_REGISTRY,
     MODEL_REGISTRY,
     POLICY_REGISTRY,
+    REWARD_MODEL_REGISTRY,
 )
 
 PAGE = Path(__file__).with_name("config.md")
@@ -173,6 +174,10 @@ def make_page() -> str:
     for name, cls in own(BUFFER_REGISTRY):
         page += _table(f"Replay buffer of type `{name}`", class_entries(cls), f"{schema.BUFFER}.")
     page += _table("`reward_model`, whatever its type", class_entries(RewardModel), "reward_model.")
+    for name, cls in own(REWARD_MODEL_REGISTRY):
+        owners = cls.__mro__[: cls.__mro__.index(RewardModel)]
+        entries = {entry.key: entry for owner in reversed(owners) for entry in class_entries(owner)}
+        page += _table(f"`reward_model` of type `{name}`", list(entries.values()), "reward_model.")
     page += "\n## Keys of DI-engine\n\nMoved to another name, with a note:\n\n| key | here |\n|---|---|\n"
     page += "".join(f"| `{old}` | `{new}` |\n" for old, new in RENAMED_KEYS.items())
     page += "\nAccepted with a note, and without effect:\n\n| key | only as | because |\n|---|---|---|\n"

@@ -19,7 +19,8 @@ NAMES = {
     "ding_lite": "__version__ load train",
     "ding_lite.entry": """
         Callback LaunchError RolloutDataset collect_demo_data evaluate_checkpoint find_pipeline launch serial_pipeline
-        serial_pipeline_bc serial_pipeline_offline serial_pipeline_onpolicy serial_pipeline_rpc
+        serial_pipeline_bc serial_pipeline_offline serial_pipeline_onpolicy serial_pipeline_reward_model_offpolicy
+        serial_pipeline_reward_model_onpolicy serial_pipeline_rpc
     """,
     "ding_lite.envs": """
         ENV_DEFAULTS EnvError EnvSpec EpisodeMonitor check_env create_vector_env derive_seeds make_gymnasium
@@ -36,7 +37,7 @@ NAMES = {
         PPOOffPolicy PPOPolicy PQNPolicy Policy QRDQNPolicy R2D2Policy REDQPolicy RainbowDQNPolicy SACPolicy SQLPolicy
         SQNPolicy TD3BCPolicy TD3Policy TQCPolicy
     """,
-    "ding_lite.reward_model": "RewardModel next_obs",
+    "ding_lite.reward_model": "IcmRewardModel RewardModel RndRewardModel next_obs",
     "ding_lite.rl_utils": """
         ArgmaxSampler HybridDeterminsticSampler HybridStochasticSampler MuSampler MultinomialSampler
         ReparameterizationSampler a2c_data a2c_error a2c_error_continuous a2c_loss acer_policy_error

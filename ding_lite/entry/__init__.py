@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from ding_lite.entry.rollout_dataset import RolloutDataset as RolloutDataset
     from ding_lite.entry.serial_entry import serial_pipeline as serial_pipeline
     from ding_lite.entry.serial_entry import serial_pipeline_onpolicy as serial_pipeline_onpolicy
+    from ding_lite.entry.serial_entry import (
+        serial_pipeline_reward_model_offpolicy as serial_pipeline_reward_model_offpolicy,
+    )
+    from ding_lite.entry.serial_entry import (
+        serial_pipeline_reward_model_onpolicy as serial_pipeline_reward_model_onpolicy,
+    )
     from ding_lite.entry.serial_entry_offline import serial_pipeline_bc as serial_pipeline_bc
     from ding_lite.entry.serial_entry_offline import serial_pipeline_offline as serial_pipeline_offline
     from ding_lite.entry.serial_entry_rpc import serial_pipeline_rpc as serial_pipeline_rpc

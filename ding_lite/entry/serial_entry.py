@@ -94,3 +94,8 @@ def serial_pipeline_onpolicy(
             samples = experiment.collect()
             experiment.learn(experiment.policy.batches(samples))
     return experiment.policy
+
+
+# DI-engine's names for runs with a reward model
+serial_pipeline_reward_model_offpolicy = serial_pipeline
+serial_pipeline_reward_model_onpolicy = serial_pipeline_onpolicy

@@ -1,0 +1,209 @@
+"""Intrinsic rewards, which pay for what is new: random network distillation and the intrinsic curiosity module.
+
+Every collect, the networks learn from random batches of the rollout block, and each step gets
+
+    r' = r + w b / std(b),  or  r' = b / std(b)
+
+where b is its bonus, w `intrinsic_reward_weight` and std(b) the standard deviation of all bonuses so far, of all ranks.
+The standard deviation does not depend on the one largest bonus of a collect, as the range of all bonuses would.
+
+Shapes: T steps, N environments, B samples, F features, A actions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from gymnasium import Space
+from gymnasium.spaces import Box, Dict, Discrete
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 (its usual name)
+
+from ding_lite.model.encoders import create_encoder
+from ding_lite.reward_model.base import RewardModel, next_obs
+from ding_lite.torch_utils.normalizer import Normalizer
+from ding_lite.torch_utils.running_stat import RunningMeanStd
+from ding_lite.utils.key import Key
+from ding_lite.utils.ranks.ranks import get_rank, get_world_size
+from ding_lite.utils.registry import REWARD_MODEL_REGISTRY, ConfigError
+from ding_lite.utils.tree import tree_leaves, tree_map
+
+
+class IntrinsicRewardModel(RewardModel):
+    """Base of reward models that add a bonus. A subclass says what it learns from, its loss and the bonus."""
+
+    config = dict(
+        intrinsic_reward_type=Key(
+            "add",
+            "'add': the bonus is added to the environment's reward; 'assign': it takes its place",
+            choices=("add", "assign"),
+        ),
+        intrinsic_reward_weight=Key(0.01, "what a bonus of one standard deviation adds to the reward", low=0),
+        extrinsic_reward_norm=Key(True, "divide the environment's reward by extrinsic_reward_norm_max"),
+        extrinsic_reward_norm_max=Key(1.0, "the environment's largest reward", above=0, needs="extrinsic_reward_norm"),
+        hidden_size_list=Key([64, 64, 128], "layers of each encoder; the last one is F", low=1),
+        batch_size=Key(64, "steps per rank and update", low=1),
+        update_per_collect=Key(100, "updates after each collect", low=0),
+    )
+
+    def _init_networks(self) -> None:
+        self._bonus_stat = RunningMeanStd().to(self._device)
+
+    def _create_encoder(self) -> nn.Module:
+        size = self._cfg.hidden_size_list[-1]
+        encoder = create_encoder(_shape_of(self._observation_space), self._cfg.hidden_size_list)
+        return nn.Sequential(encoder, nn.Linear(size, size)).to(self._device)
+
+    def _data(self, block: dict[str, Any]) -> dict[str, Any]:
+        """Return what losses and bonuses need of a rollout block, `[T N, ...]`."""
+        raise NotImplementedError
+
+    def _bonus(self, data: dict[str, Any]) -> Tensor:
+        """Return the bonus of each sample, `[B]`."""
+        raise NotImplementedError
+
+    def _learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        """Take an optimizer step on a batch `[B, ...]`, and return its figures."""
+        raise NotImplementedError
+
+    def train(self, block: dict[str, Any]) -> dict[str, Tensor]:
+        """Learn from random batches of a block."""
+        data = self._data(block)
+        # The count makes the batches of a resumed run those of one that was never stopped.
+        seed = int(self._bonus_stat.count) * get_world_size() + get_rank()
+        generator, number = torch.Generator().manual_seed(seed), len(next(iter(tree_leaves(data))))
+        with torch.no_grad():
+            self._bonus_stat.update(self._bonus(data))
+        figures: dict[str, Tensor] = {"bonus_std": self._bonus_stat.std}
+        for _ in range(self._cfg.update_per_collect):
+            index_B = torch.randint(number, (self._cfg.batch_size,), generator=generator).to(self._device)
+            figures |= self._learn(tree_map(lambda leaf: leaf[index_B], data))  # noqa: B023 (called at once)
+        return figures
+
+    def relabel(self, block: dict[str, Any]) -> dict[str, Any]:
+        """Return the block with the bonus in its rewards."""
+        cfg, reward_TN = self._cfg, block["reward"]
+        bonus_TN = (self._bonus(self._data(block)) / self._bonus_stat.std).view(reward_TN.shape).to(reward_TN)
+        if cfg.intrinsic_reward_type == "assign":
+            return {**block, "reward": bonus_TN}
+        scale = cfg.extrinsic_reward_norm_max if cfg.extrinsic_reward_norm else 1.0
+        return {**block, "reward": reward_TN / scale + cfg.intrinsic_reward_weight * bonus_TN}
+
+
+@REWARD_MODEL_REGISTRY.register("rnd")
+class RndRewardModel(IntrinsicRewardModel):
+    """Random network distillation (Burda et al. 2018, arXiv:1810.12894).
+
+    A predictor learns what a fixed random network says of the observations s' to which steps have led. Where it errs,
+    few have led: b = mean_F (predictor(s') - target(s'))^2.
+
+    Deviations from the paper: the bonus joins the reward, and there is one value function. Images are not normalised.
+    """
+
+    config = dict(
+        type="rnd",
+        obs_norm=Key(True, "normalise observations of floats by their running mean and standard deviation"),
+        obs_norm_clamp_min=Key(-1.0, "smallest normalised observation", needs="obs_norm"),
+        obs_norm_clamp_max=Key(1.0, "largest normalised observation", needs="obs_norm"),
+    )
+
+    def _init_networks(self) -> None:
+        super()._init_networks()
+        space = self._observation_space if self._cfg.obs_norm else None
+        self._normalizer = Normalizer(space, None).to(self._device)
+        self._target = self._create_encoder().requires_grad_(False)
+        self._predictor = self._create_encoder()
+        self._optimizer = self._add_optimizer("predictor", self._predictor)
+
+    def train(self, block: dict[str, Any]) -> dict[str, Tensor]:
+        """Learn from random batches of a block, and from its observations how to normalise."""
+        self._normalizer.update({"obs": self._to_device(next_obs(block))})
+        return super().train(block)
+
+    def _data(self, block: dict[str, Any]) -> dict[str, Any]:
+        cfg = self._cfg
+
+        def clamp(leaf: Tensor) -> Tensor:
+            flat = leaf.flatten(0, 1)
+            if not cfg.obs_norm or not leaf.is_floating_point():
+                return flat
+            return flat.clamp(cfg.obs_norm_clamp_min, cfg.obs_norm_clamp_max)
+
+        return {"obs": tree_map(clamp, self._normalizer.normalize_obs(self._to_device(next_obs(block))))}
+
+    def _bonus(self, data: dict[str, Any]) -> Tensor:
+        error_BF = self._predictor(data["obs"]) - self._target(data["obs"])
+        return error_BF.square().mean(-1)
+
+    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        return self._bonus(batch).mean(), {}
+
+    def _learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        return {"loss": self._optimizer.step(self._loss, batch)["predictor_loss"]}
+
+
+@REWARD_MODEL_REGISTRY.register("icm")
+class IcmRewardModel(IntrinsicRewardModel):
+    """The intrinsic curiosity module (Pathak et al. 2017, arXiv:1705.05363).
+
+    Features phi of observations, from which an inverse model can say which action lies between two of them, leave out
+    what no action influences. A forward model predicts the features of the next observation:
+
+        b = mean_F (forward(phi(s), a) - phi(s'))^2,  L = L_forward + reverse_scale L_inverse
+
+    L_inverse is the cross entropy of a discrete action, or the mean squared error of a continuous one. The models have
+    one hidden layer each. The gradient of L_forward does not reach phi(s').
+    """
+
+    config = dict(
+        type="icm",
+        intrinsic_reward_weight=0.003,
+        reverse_scale=Key(1.0, "weight of the inverse model's loss", low=0),
+    )
+
+    def _init_networks(self) -> None:
+        super()._init_networks()
+        space, size = self._action_space, self._cfg.hidden_size_list[-1]
+        if not isinstance(space, Discrete | Box):
+            raise ConfigError(f"reward_model.type 'icm' needs a Discrete or Box action space, got {space}: use 'rnd'.")
+        self._num_actions = int(space.n) if isinstance(space, Discrete) else 0
+        width = self._num_actions or int(torch.Size(space.shape or ()).numel())
+        self._networks = nn.ModuleDict(
+            {
+                "encoder": self._create_encoder(),
+                "inverse_model": nn.Sequential(nn.Linear(2 * size, 512), nn.ReLU(), nn.Linear(512, width)),
+                "forward_model": nn.Sequential(nn.Linear(size + width, 512), nn.ReLU(), nn.Linear(512, size)),
+            }
+        ).to(self._device)
+        self._optimizer = self._add_optimizer("icm", self._networks)
+
+    def _data(self, block: dict[str, Any]) -> dict[str, Any]:
+        data = {"obs": block["obs"], "next_obs": next_obs(block), "action": block["action"]}
+        return tree_map(lambda leaf: leaf.flatten(0, 1), self._to_device(data))
+
+    def _errors(self, data: dict[str, Any]) -> tuple[Tensor, Tensor]:
+        """Return the forward model's error of each sample, `[B]`, and the mean error of the inverse model."""
+        action, networks = data["action"], self._networks
+        action_BA = F.one_hot(action, self._num_actions).float() if self._num_actions else action.flatten(1).float()
+        now_BF, next_BF = networks["encoder"](data["obs"]), networks["encoder"](data["next_obs"])
+        guess_BA = networks["inverse_model"](torch.cat([now_BF, next_BF], -1))
+        guess_BF = networks["forward_model"](torch.cat([now_BF, action_BA], -1))
+        inverse = F.cross_entropy(guess_BA, action) if self._num_actions else F.mse_loss(guess_BA, action_BA)
+        return (guess_BF - next_BF.detach()).square().mean(-1), inverse
+
+    def _bonus(self, data: dict[str, Any]) -> Tensor:
+        return self._errors(data)[0]
+
+    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        forward_B, inverse = self._errors(batch)
+        figures = {"forward_loss": forward_B.mean().detach(), "inverse_loss": inverse.detach()}
+        return forward_B.mean() + self._cfg.reverse_scale * inverse, figures
+
+    def _learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        figures = self._optimizer.step(self._loss, batch)
+        return {key: figures[key] for key in ("forward_loss", "inverse_loss")}
+
+
+def _shape_of(space: Space[Any]) -> Any:
+    return {key: _shape_of(part) for key, part in space.items()} if isinstance(space, Dict) else [*(space.shape or ())]
