@@ -87,7 +87,8 @@ class Resume(Command):
     max_env_step=40000; of several directories, those whose runs have finished stay as they are without one.
     """
 
-    usage = "DIR... [--jobs J] [--nproc N] [--max-restarts K] [--submit slurm] [key=value ...]"
+    usage = """DIR... [--jobs J] [--nproc N] [--max-restarts K]
+        [--submit slurm] [--allow-lost-replay] [key=value ...]"""
     examples = """
     ding_lite resume EXPERIMENT
     ding_lite resume EXPERIMENT --nproc 2
@@ -99,10 +100,17 @@ class Resume(Command):
         parser.add_argument("directories", metavar="DIR", nargs="+", help="a run's directory")
         add_jobs(parser, "directories")
         add_processes(parser)
+        parser.add_argument(
+            "--allow-lost-replay",
+            action="store_true",
+            help="if parts of the checkpoint are lost, as with a machine, resume from the others: environments of the "
+            "lost parts begin anew",
+        )
 
     def run(self, args: argparse.Namespace) -> None:
         args.mode = args.config = args.seed = None
         args.divide = args.goes_on = False
+        args.words = ["policy.learn.allow_lost_replay=True"] * args.allow_lost_replay + args.words
         check_run_options(args)
         check_at_least(args, jobs=1)
         if len(args.directories) == 1 and not args.submit:

@@ -5,6 +5,9 @@ replay buffer with priorities, what a recurrent policy remembers of it. A rank t
 order. What belongs to no stream is dealt too: each rank keeps the random generators of the old rank of its number, and
 ranks without one get new generators.
 
+The streams of a rank whose part of the checkpoint is lost begin anew: new episodes, with new seeds. Their columns of
+the replay buffer are copies of other streams' columns, so that all stay equally long, until new steps replace them.
+
 Shapes: E streams, N environments of a rank.
 """
 
@@ -23,12 +26,11 @@ from ding_lite.utils.seed import random_state, set_seed
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker.replay.state import deal_replay_states
 
+States = Sequence[dict[str, Any] | None]  # local states of all old ranks; None: lost
 Span = tuple[dict[str, Any], slice]  # the local state of an old rank, and those of its environments that are taken
 
 
-def deal(
-    states: Sequence[dict[str, Any]], rank: int, ranks: int, num_streams: int, num_rows: int | None, seed: int
-) -> dict[str, Any]:
+def deal(states: States, rank: int, ranks: int, num_streams: int, num_rows: int | None, seed: int) -> dict[str, Any]:
     """Return the local state of a rank from those of all ranks that saved a checkpoint.
 
     Args:
@@ -43,17 +45,19 @@ def deal(
         CheckpointError: this run does not have as many environments as the saved one, or their attributes were changed
             differently on different ranks.
     """
-    saved = [len(state["collector"]["env"]["seed"]) if "env" in state["collector"] else 0 for state in states]
+    found = [state for state in states if state is not None]
+    saved = _count_streams(states, num_streams)
     if not any(saved):
         num_streams = 0
     _check_number(saved, ranks, num_streams)
-    spans = _spans(states, saved, share(num_streams, rank, ranks))
+    streams = share(num_streams, rank, ranks)
+    spans = _spans(states, saved, streams)
     seeds = derive_seeds(seed, rank, "dealt", len(states), n=3)
     own = states[rank] if rank < len(states) else None
-    dealt = {"random": own["random"] if own else _new_random_state(seeds[0])}
+    dealt: dict[str, Any] = {"random": own["random"] if own else _new_random_state(seeds[0])}
     for name in ("learner", "reward_model"):
-        if name in states[0]:
-            dealt[name] = {"means": _sum_means([state[name]["means"] for state in states[rank::ranks]])}
+        if name in found[0]:
+            dealt[name] = {"means": _sum_means([state[name]["means"] for state in states[rank::ranks] if state])}
     remembered = [
         tree_map(lambda leaf, span=span: None if leaf is None else leaf[span], state["collect_mode"])
         for state, span in spans
@@ -61,14 +65,39 @@ def deal(
     dealt["collect_mode"] = _join(remembered, [span.stop - span.start for _, span in spans])
     dealt["collector"] = {}
     if num_streams:
-        draws = (own or states[0])["collector"]["env"]["draws"]
+        draws = (own or found[0])["collector"]["env"]["draws"]
         new = _new_generator(seeds[1])
         dealt["collector"]["env"] = _deal_envs(spans) | {"draws": draws if own else [new for _ in draws]}
-    if num_rows is not None and "replay" in states[0]:
+        if lost := [n - streams.start for n in lost_streams(states, num_streams) if n in streams]:
+            dealt["lost"] = lost
+            _begin_anew(dealt["collector"]["env"], lost, derive_seeds(seed, rank, "lost", n=len(streams)))
+    if num_rows is not None and "replay" in found[0]:
         parts = [(state["replay"], span) for state, span in spans]
         rng = own["replay"]["sampler"]["rng"] if own else _new_generator(seeds[2])
         dealt["replay"] = deal_replay_states(parts, num_rows, rng)
     return dealt
+
+
+def lost_streams(states: States, num_streams: int) -> list[int]:
+    """Return which of E streams belonged to ranks whose parts are lost."""
+    owners = np.repeat(np.arange(len(states)), _count_streams(states, num_streams))
+    return [stream for stream, owner in enumerate(owners.tolist()) if states[owner] is None]
+
+
+def _count_streams(states: States, num_streams: int) -> list[int]:
+    """Return the number of streams of each old rank; those of lost parts had what the others lack, in equal parts."""
+    saved = [len(state["collector"].get("env", {}).get("seed", ())) if state else None for state in states]
+    lost = saved.count(None)
+    missing = max(num_streams - sum(number or 0 for number in saved), 0) if any(saved) else 0
+    shares = iter([len(share(missing, part, lost)) for part in range(lost)])
+    return [next(shares) if number is None else number for number in saved]
+
+
+def _begin_anew(env: dict[str, Any], lost: list[int], seeds: list[int]) -> None:
+    """Change the state of some environments in place, so that they begin new episodes when it is loaded."""
+    for number in lost:
+        env["seed"][number] = seeds[number]
+        env["length"][number] = -1  # no number of actions
 
 
 def _check_number(saved: list[int], ranks: int, num_streams: int) -> None:
@@ -84,15 +113,23 @@ def _check_number(saved: list[int], ranks: int, num_streams: int) -> None:
     )
 
 
-def _spans(states: Sequence[dict[str, Any]], saved: list[int], streams: range) -> list[Span]:
-    """Return the old ranks whose environments are among `streams`, and which of their environments are."""
-    spans, first = [], 0
+def _spans(states: States, saved: list[int], streams: range) -> list[Span]:
+    """Return the old ranks whose environments are among `streams`, and which of their environments are.
+
+    An environment of another rank takes the place of each one that is lost.
+    """
+    known = [(state, n) for state, number in zip(states, saved, strict=True) if state for n in range(number)]
+    spans: list[Span] = []
+    first = 0
     for state, number in zip(states, saved, strict=True):
         begin, end = max(streams.start - first, 0), min(streams.stop - first, number)
-        if begin < end:
+        if state and begin < end:
             spans.append((state, slice(begin, end)))
+        elif state is None:
+            others = [known[(first + n) % len(known)] for n in range(begin, end)]
+            spans += [(other, slice(n, n + 1)) for other, n in others]
         first += number
-    return spans or [(states[0], slice(0, 0))]
+    return spans or [(next(state for state in states if state), slice(0, 0))]
 
 
 def _join(trees: Sequence[Any], sizes: Sequence[int]) -> Any:

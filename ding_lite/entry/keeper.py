@@ -12,7 +12,7 @@ import torch
 
 from ding_lite.config import changed_values, save_config
 from ding_lite.entry.callbacks import Callback
-from ding_lite.entry.dealing import deal
+from ding_lite.entry.dealing import deal, lost_streams
 from ding_lite.entry.reporter import RunReporter
 from ding_lite.entry.setup import RunSetup
 from ding_lite.envs.spaces import spec_state
@@ -67,6 +67,7 @@ class RunKeeper(AbstractContextManager[Any]):
         self.saved_iter = -1
         self._saved: tuple[int, ...] = ()  # counts of the newest checkpoint, see `_moment`; empty: none
         self._resumes: bool = on_rank_0(lambda: setup.cfg.policy.learn.resume_training)
+        self._allow_lost: bool = on_rank_0(lambda: setup.cfg.policy.learn.get("allow_lost_replay", False))
         with ExitStack() as stack:
             self._loaded = self._load_given()
             resume = self._resumes and not self._hook.load_ckpt_before_run
@@ -111,7 +112,7 @@ class RunKeeper(AbstractContextManager[Any]):
         """Load the model of `load_ckpt_before_run`; return the checkpoint if the run continues from it."""
         path = self._hook.load_ckpt_before_run
         if path and self._resumes:
-            loaded = load_file(path)
+            loaded = load_file(path, allow_lost=self._allow_lost)
             load_policy(self._policy, loaded.state, path, with_optimizer=True)
             return loaded
         if path:
@@ -127,7 +128,7 @@ class RunKeeper(AbstractContextManager[Any]):
                 "Restarted before the first checkpoint was written: the run starts from the beginning."
             )
             return None
-        loaded = self._store.load_newest()
+        loaded = self._store.load_newest(self._allow_lost)
         for reason in loaded.skipped:
             self.reporter.warning(reason)
         load_policy(self._policy, loaded.state, loaded.name, with_optimizer=True)
@@ -187,7 +188,14 @@ class RunKeeper(AbstractContextManager[Any]):
         what = f"a step of all learns from {now * size} samples instead of {before * size}"
         if whole.policy.get("divide"):
             what = f"they share {num_envs} environments and batches of {size}" if num_envs else f"batches of {size}"
-        self.reporter.info(f"{now} rank(s) continue a run of {before}: {what}.")
+        if now != before:
+            self.reporter.info(f"{now} rank(s) continue a run of {before}: {what}.")
+        lost = lost_streams(loaded.of_ranks, num_envs)
+        if lost and get_rank() == 0:
+            self.reporter.warning(
+                f"Parts of the checkpoint are lost: environments {lost} of 0 to {num_envs - 1} begin anew, with copies "
+                "of the replay of others."
+            )
         return dealt
 
     def _resume_rank(self, state: dict[str, Any]) -> None:
@@ -197,9 +205,9 @@ class RunKeeper(AbstractContextManager[Any]):
         if "reward_model" in self._parts:
             self._parts["reward_model"].load_local_state_dict(state["reward_model"])
         lost = self._parts["collector"].load_local_state_dict(state["collector"])
-        if lost:
+        if broken := [number for number in lost if number not in state.get("lost", ())]:
             self.reporter.warning(
-                f"Environments {lost} are not deterministic or cannot be restored: they start new episodes, and the "
+                f"Environments {broken} are not deterministic or cannot be restored: they start new episodes, and the "
                 "run will differ from one that was never stopped."
             )
         set_random_state(state["random"])

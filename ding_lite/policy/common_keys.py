@@ -105,6 +105,11 @@ LEARN_KEYS: dict[str, Any] = dict(
         choices=("stop", "skip"),
     ),
     resume_training=Key(False, "continue a run: that of load_ckpt_before_run, or else the one in exp_name"),
+    allow_lost_replay=Key(
+        False,
+        "resume from what is left of a checkpoint of which ranks' parts are lost: their environments begin anew",
+        needs="resume_training",
+    ),
     learner=dict(
         hook=dict(
             load_ckpt_before_run=Key("", "checkpoint file to start from; empty: none"),

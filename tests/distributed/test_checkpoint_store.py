@@ -10,6 +10,7 @@ import os
 import resource
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,11 @@ def do_load(directory: str) -> list[Any]:
     """Load the newest one, then a given file."""
     store, outcomes = CheckpointStore(directory, keep=2), list[Any]()
     assert store.has_checkpoints()
-    for load in (store.load_newest, lambda: load_file(os.path.join(directory, "ckpt_last.pth.tar"))):
+    loads: list[Callable[[], Loaded]] = [
+        store.load_newest,
+        lambda: load_file(os.path.join(directory, "ckpt_last.pth.tar")),
+    ]
+    for load in loads:
         try:
             outcomes.append(describe(load()))
         except CheckpointError as error:
@@ -74,7 +79,13 @@ def do_own_directories(directory: str) -> list[Any]:
     own = os.path.join(directory, f"machine_{get_rank()}")
     store = CheckpointStore(own, keep=2)
     saved = [save(store, number) for number in (10, 20, 30)]
-    return [saved, describe(CheckpointStore(own, keep=2).load_newest()), sorted(os.listdir(own))]
+    outcome = [saved, describe(CheckpointStore(own, keep=2).load_newest()), sorted(os.listdir(own))]
+    all_gather_object(None)
+    if get_rank() == 1:  # another machine has its part now
+        part = "iteration_30.rank_1.pth.tar"
+        os.replace(os.path.join(own, part), os.path.join(directory, "machine_0", part))
+    all_gather_object(None)
+    return [*outcome, describe(CheckpointStore(own, keep=2).load_newest())]
 
 
 def main(directory: str, name: str) -> None:
@@ -129,8 +140,8 @@ def test_a_damaged_part_of_one_rank_makes_both_take_the_checkpoint_before(ckpt: 
 
 
 def test_without_any_checkpoint_that_all_can_read_all_raise_the_same(ckpt: Path) -> None:
-    (ckpt / "iteration_30.rank_1.pth.tar").unlink()
-    (ckpt / "iteration_20.rank_0.pth.tar").unlink()
+    for part in ("iteration_30.rank_1.pth.tar", "iteration_20.rank_0.pth.tar"):
+        (ckpt / part).write_bytes(b"")
     first, second = run(ckpt, "load")
     assert first == second
     assert first[0].startswith(f"CheckpointError: No checkpoint in '{ckpt}' can be loaded: [rank 1] Cannot read ")
@@ -159,10 +170,21 @@ def test_a_global_file_that_cannot_be_written_takes_the_parts_away_again(ckpt: P
 def test_another_number_of_ranks_gets_the_parts_of_all(ckpt: Path) -> None:
     loaded = CheckpointStore(str(ckpt), 2).load_newest()
     assert loaded.local_state is None
-    assert [part["obs"].unique().tolist() for part in loaded.of_ranks] == [[30], [1030]]
+    assert [part and part["obs"].unique().tolist() for part in loaded.of_ranks] == [[30], [1030]]
     (ckpt / "iteration_30.rank_1.pth.tar").unlink()
-    with pytest.raises(CheckpointError, match=r"iteration_30\.rank_1\.pth\.tar' is missing here"):
-        load_file(str(ckpt / "iteration_30.pth.tar"), "iteration_30", is_newest=True)
+
+
+def test_a_part_that_is_lost_is_an_error_unless_it_is_allowed(ckpt: Path) -> None:
+    (ckpt / "iteration_30.rank_1.pth.tar").unlink()
+    store = CheckpointStore(str(ckpt), 2)
+    with pytest.raises(CheckpointError, match=r"iteration_30\.pth\.tar': the part of rank 1 of 2 is missing.*--allow-"):
+        store.load_newest()
+    first, second = store.load_newest(allow_lost=True).of_ranks
+    assert first is not None
+    assert first["obs"].unique().tolist() == [30]
+    assert second is None
+    (ckpt / "iteration_30.rank_0.pth.tar").unlink()
+    assert store.load_newest(allow_lost=True)[2:] == (None, [], [])
 
 
 def test_the_parts_of_ranks_that_are_gone_are_removed(ckpt: Path) -> None:
@@ -175,6 +197,7 @@ def test_the_parts_of_ranks_that_are_gone_are_removed(ckpt: Path) -> None:
 def test_ranks_need_not_see_each_others_files(tmp_path: Path) -> None:
     first, second = run(tmp_path, "own_directories")
     assert [first[:2], second[:2]] == [[[None] * 3, [*expected(30, rank), []]] for rank in (0, 1)]
+    assert [first[3], second[3]] == [[*expected(30, rank), []] for rank in (0, 1)]  # a rank that finds it sends it
     assert first[2] == [name for name in names(20, 30) if "rank_1" not in name]
     assert second[2] == [name for name in names(20, 30) if "rank_1" in name]
 

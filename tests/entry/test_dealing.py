@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def play(case: str) -> dict[str, Any]:
     return copy.deepcopy(state | {"random": random_state(), "learner": {"means": {"loss": [6.0, 3, 1]}}})
 
 
-def dealt(states: list[dict[str, Any]], ranks: int) -> list[dict[str, Any]]:
+def dealt(states: Sequence[dict[str, Any] | None], ranks: int) -> list[dict[str, Any]]:
     return [deal(states, rank, ranks, 6, None, seed=0) for rank in range(ranks)]
 
 
@@ -58,7 +59,7 @@ def same(left: Any, right: Any) -> bool:
 @pytest.mark.parametrize("case", POLICIES)
 def test_episodes_and_memories_come_back_from_other_numbers_of_ranks(case: str) -> None:
     whole = play(case)
-    states = [whole]
+    states: list[dict[str, Any]] = [whole]
     for ranks, num_envs in ((2, [3, 3]), (4, [2, 2, 1, 1]), (3, [2, 2, 2]), (1, [6])):
         states = dealt(states, ranks)
         assert [len(state["collector"]["env"]["seed"]) for state in states] == num_envs
@@ -77,6 +78,19 @@ def test_figures_are_summed_over_the_ranks_that_are_gone() -> None:
     states[1]["learner"]["means"], states[2]["learner"]["means"] = {"loss": [1.0, 1, 0]}, {"q": [2.0, 2, 0]}
     (alone,) = dealt(states, 1)
     assert alone["learner"]["means"] == {"loss": [7.0, 4, 1], "q": [2.0, 2, 0]}
+
+
+def test_environments_of_lost_parts_begin_anew_with_the_replay_of_others() -> None:
+    whole = play("dqn-discrete-0")
+    first, _, last = dealt([whole], 3)
+    two = dealt([first, None, last], 2)  # environments 2 and 3 are lost; rank 0 gets 0 to 2
+    assert [state["lost"] for state in two] == [[2], [0]]
+    (joined,) = dealt(two, 1)
+    old, new = (state["collector"]["env"] for state in (whole, joined))
+    assert (new["length"] == -1).tolist() == [False, False, True, True, False, False]
+    assert len({*new["seed"].tolist(), *old["seed"].tolist()}) == 8
+    for n in (0, 1, 4, 5):
+        assert same([old[key][n] for key in ("seed", "actions")], [new[key][n] for key in ("seed", "actions")])
 
 
 @pytest.mark.parametrize(
@@ -106,11 +120,22 @@ def test_a_run_whose_ranks_share_its_sizes_goes_on_with_any_number(tmp_path: Pat
     words = ["policy.priority=True", "policy.learn.learner.hook.save_ckpt_after_iter=50", "env.stop_value=None"]
     words += ["env.norm_reward=True", "policy.eval.evaluator.eval_freq=1000", "policy.divide=True"]
     words += ["env.collector_env_num=6", "policy.collect.n_sample=6", "policy.learn.batch_size=65"]
+    folder = tmp_path / "run"
     for number, ranks in enumerate((1, 2, 4, 3)):
-        said = go_on(tmp_path / "run", ranks, 240 * (number + 1), *([] if number else words))
+        said = go_on(folder, ranks, 240 * (number + 1), *([] if number else words))
         assert "65 global, " in said
         assert (f"{ranks} rank(s) continue a run of " in said) == (number > 0)
         assert ("they share 6 environments and batches of 65." in said) == (number > 0)
+
+    next((folder / "ckpt").glob("*.rank_1.*")).unlink()
+    refused = run_forked(["-m", "ding_lite", "resume", str(folder), "max_env_step=1200"], timeout=200)
+    assert refused.returncode == 2
+    (line,) = refused.stderr.splitlines()
+    assert (
+        "the part of rank 1 of 3 is missing. Bring it back, or let its environments begin anew: ding_lite res" in line
+    )
+    said = go_on(folder, 2, 1200, "--allow-lost-replay")
+    assert "environments [2, 3] of 0 to 5 begin anew, with copies of the replay of others." in said
 
 
 def test_a_run_with_sizes_of_each_rank_says_what_a_step_learns_from(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ding_lite.utils.checkpoint.file import CheckpointError, read_checkpoint, save_checkpoint
-from ding_lite.utils.ranks.collectives import on_every_rank, on_rank_0
+from ding_lite.utils.ranks.collectives import all_gather_object, on_every_rank, on_rank_0
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 
 FILE = re.compile(
@@ -32,7 +32,8 @@ class Loaded(NamedTuple):
     """What was read from a checkpoint.
 
     `local_state` is this rank's. If more or fewer ranks saved the checkpoint than there are now, it is None, and
-    `of_ranks` has those of all of them. Their tensors are views of the files, so they need no second copy in memory.
+    `of_ranks` has those of all of them; None for a part that is lost. Tensors of files that this rank sees are views of
+    them, so they need no second copy in memory.
     `skipped` has one line for each newer checkpoint that was not used, with the reason; the same on every rank.
     """
 
@@ -40,7 +41,11 @@ class Loaded(NamedTuple):
     state: dict[str, Any]
     local_state: dict[str, Any] | None
     skipped: list[str]
-    of_ranks: list[dict[str, Any]] = []
+    of_ranks: list[dict[str, Any] | None] = []
+
+
+class LostPartsError(CheckpointError):
+    """Some ranks' parts of a checkpoint are nowhere."""
 
 
 class CheckpointStore:
@@ -118,16 +123,18 @@ class CheckpointStore:
         """Return whether there are checkpoints, valid or not."""
         return bool(self._names)
 
-    def load_newest(self) -> Loaded:
-        """Read the newest checkpoint that every rank can read.
+    def load_newest(self, allow_lost: bool = False) -> Loaded:
+        """Read the newest checkpoint that every rank can read; `allow_lost`: see `load_file`.
 
         Raises:
-            CheckpointError: There is none.
+            CheckpointError: There is none, or parts of it are lost.
         """
         skipped: list[str] = []
         for name in self._names[::-1]:
             try:
-                loaded = load_file(self._path(name), name, name == self._names[-1])
+                loaded = load_file(self._path(name), name, name == self._names[-1], allow_lost)
+            except LostPartsError:
+                raise
             except CheckpointError as error:
                 skipped.append(str(error))
             else:
@@ -188,44 +195,64 @@ class CheckpointStore:
                 os.replace(f"{last}.tmp", last)
 
 
-def load_file(path: str, name: str | None = None, is_newest: bool = False) -> Loaded:
+def load_file(path: str, name: str | None = None, is_newest: bool = False, allow_lost: bool = False) -> Loaded:
     """Read a global file, and the ranks' parts in the same directory, collectively.
 
-    With a name the file must have been saved under it. The newest checkpoint must have all its parts; others have all
-    or none.
+    A rank gets its own part, if as many ranks saved the checkpoint and each finds its own. Else it gets those of all,
+    and ranks that do not find a part get it from one that does.
+
+    Args:
+        path: the global file.
+        name: the name under which it must have been saved; None: any.
+        is_newest: whether it must have parts; other checkpoints may have lost all of them.
+        allow_lost: whether parts that no rank finds, even all, may be missing.
 
     Raises:
-        CheckpointError: It cannot be read, or a part is missing or damaged. A checkpoint of another number of ranks has
-            its parts only where every rank sees them all.
+        LostPartsError: no rank finds one of the parts.
+        CheckpointError: it cannot be read, or a part is damaged.
     """
     state, name_found, parts = on_rank_0(lambda: _read_global(path, name))
-    others = len(parts) not in (0, get_world_size())  # another number of ranks saved it
-    own = range(len(parts)) if others else range(get_rank(), get_rank() + 1) if parts else range(0)
-    paths = {_path(os.path.dirname(path), name_found, rank): parts[rank] for rank in own if parts[rank]}
-    if any(parts) and not any(on_every_rank(lambda: any(map(os.path.exists, paths)))):
-        if is_newest:
+    paths = {rank: _path(os.path.dirname(path), name_found, rank) for rank, each in enumerate(parts) if each}
+    seen_R = on_every_rank(lambda: [rank for rank in paths if os.path.exists(paths[rank])])
+    seen = {rank for own in seen_R for rank in own}
+    if not seen:
+        if paths and is_newest and not allow_lost:
             raise CheckpointError(
-                f"Cannot read checkpoint '{_path(os.path.dirname(path), name_found, 0)}': it is missing, as after "
-                "`ding_lite clean --parts`. The run can be evaluated, but not resumed; a new run may begin with its "
-                "model: policy.learn.learner.hook.load_ckpt_before_run."
+                f"Cannot read checkpoint '{paths[0]}': it is missing, as after `ding_lite clean --parts`. The run can "
+                "be evaluated, but not resumed; a new run may begin with its model: "
+                "policy.learn.learner.hook.load_ckpt_before_run."
             )
-        paths = {}
-    local: list[dict[str, Any]] = []
-    on_every_rank(lambda: local.extend(_read_parts(paths)))
-    if others:
-        return Loaded(name_found, state, None, [], local)
-    return Loaded(name_found, state, local[0] if local else None, [])
-
-
-def _read_parts(paths: dict[str, Any]) -> list[dict[str, Any]]:
-    """Read the parts with these paths and checksums."""
-    missing = [path for path in paths if not os.path.exists(path)]
-    if len(paths) > 1 and missing:
-        raise CheckpointError(
-            f"{len(paths)} ranks saved the checkpoint, and another number can only continue where each finds the parts "
-            f"of all: '{missing[0]}' is missing here."
+        return Loaded(name_found, state, None, [])
+    lost = [str(rank) for rank in paths if rank not in seen]
+    if lost and not allow_lost:
+        raise LostPartsError(
+            f"Checkpoint '{path}': the part of rank {', '.join(lost)} of {len(parts)} is missing. Bring it back, or "
+            "let its environments begin anew: ding_lite resume DIR --allow-lost-replay."
         )
-    return [read_checkpoint(path, checksum, mmap=True)[0] for path, checksum in paths.items()]
+    is_whole = len(parts) == get_world_size() and all(rank in own for rank, own in enumerate(seen_R))
+    held: dict[int, dict[str, Any]] = {}
+
+    def read() -> None:
+        for rank in [get_rank()] if is_whole else seen_R[get_rank()]:
+            held[rank] = read_checkpoint(paths[rank], parts[rank], mmap=True)[0]
+
+    on_every_rank(read)
+    if is_whole:
+        return Loaded(name_found, state, held[get_rank()], [])
+    held |= _exchange(held, seen_R)
+    if len(parts) == get_world_size() and not lost:
+        return Loaded(name_found, state, held[get_rank()], [])
+    return Loaded(name_found, state, None, [], [held.get(rank) for rank in range(len(parts))])
+
+
+def _exchange(held: dict[int, dict[str, Any]], seen_R: list[list[int]]) -> dict[int, dict[str, Any]]:
+    """Return the parts that not every rank has read; each is sent by the first rank that has."""
+    senders = {part: rank for rank, own in reversed(list(enumerate(seen_R))) for part in own}
+    rare = {part: rank for part, rank in senders.items() if not all(part in own for own in seen_R)}
+    if not rare:
+        return {}
+    sent = all_gather_object({part: held[part] for part, rank in rare.items() if rank == get_rank()})
+    return {part: state for parts in sent for part, state in parts.items()}
 
 
 def _read_global(path: str, expected: str | None) -> tuple[dict[str, Any], str, list[Any]]:
