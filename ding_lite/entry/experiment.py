@@ -159,7 +159,7 @@ class Experiment:
         replay, size = self._replay, self._setup.first_steps()
         at_random = self.learner.train_iter == 0 and not self.policy.transition_with_policy_data
         # A signal may have interrupted the random steps of a run that is resumed.
-        collected = self.collector.envstep if replay.ring.size else 0
+        collected = self.collector.envstep if replay.ring.places_in_use else 0
         while collected < size and not self.collector.interrupted:
             block, figures = self.collector.collect(random=at_random)
             replay.push(self._to_samples(block))

@@ -179,6 +179,7 @@ class RunKeeper(AbstractContextManager[Any]):
 
     def _own_state(self, loaded: Loaded) -> dict[str, Any] | None:
         """Return this rank's state, dealt anew if another number of ranks saved the checkpoint; None: it has none."""
+        self._check_actors(loaded)
         if not loaded.of_ranks:
             return loaded.local_state
         before, now, whole = len(loaded.of_ranks), get_world_size(), self._setup.whole
@@ -197,6 +198,19 @@ class RunKeeper(AbstractContextManager[Any]):
                 "of the replay of others."
             )
         return dealt
+
+    def _check_actors(self, loaded: Loaded) -> None:
+        """Raise `CheckpointError` if others played for the saved run than for this one, or actors for other ranks."""
+        found = [state for state in (*loaded.of_ranks, loaded.local_state) if state is not None]
+        if not found:
+            return
+        ranks, number = len(loaded.of_ranks) or get_world_size(), len(found[0]["collector"].get("actors", ()))
+        wanted = self._setup.whole.policy.collect.get("actors", 0)
+        if number != wanted // get_world_size() or (number and loaded.of_ranks):
+            raise CheckpointError(
+                f"The checkpoint is of {ranks} rank(s) with {number * ranks} actors, and this run has "
+                f"{get_world_size()} with {wanted}: only as many ranks and actors continue a run, with all its files."
+            )
 
     def _resume_rank(self, state: dict[str, Any]) -> None:
         """Restore this rank's state, except the replay buffer's."""

@@ -109,3 +109,12 @@ def refuse_normalization(cfg: Mapping[str, Any], what: str, reason: str) -> None
     for key in ("norm_obs", "norm_reward"):
         if cfg["env"][key]["use_norm"]:
             raise ConfigError(f"env.{key}=True does not work with {what}: {reason}. Set env.{key}=False.")
+
+
+def refuse_actors(cfg: Mapping[str, Any], what: str) -> None:
+    """Raise `ConfigError` if the config has actors, which `what` does not start."""
+    if cfg["policy"]["collect"]["actors"]:
+        raise ConfigError(
+            f"policy.collect.actors={cfg['policy']['collect']['actors']} does not work with {what}, only with "
+            "serial_pipeline and serial_pipeline_onpolicy: set it to 0."
+        )

@@ -25,7 +25,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from ding_lite.config import compile_config, set_shapes
 from ding_lite.config.compat import SCHEDULERS
-from ding_lite.entry.pipelines import refuse_normalization
+from ding_lite.entry.pipelines import refuse_actors, refuse_normalization
 from ding_lite.envs import check_env, create_vector_env, derive_seeds
 from ding_lite.policy import Policy
 from ding_lite.utils.key import declared_keys, get_key
@@ -108,6 +108,7 @@ class RolloutDataset(IterableDataset[Any]):
         self.unit = unit
         if "reward_model" in cfg:
             raise ConfigError("RolloutDataset does not use a reward model: leave create_config.reward_model out.")
+        refuse_actors(cfg, "RolloutDataset")
         refuse_normalization(cfg, "RolloutDataset", "each loader worker sees only what it plays itself")
         _check(cfg.policy, unit)
         spec = check_env(cfg.env)

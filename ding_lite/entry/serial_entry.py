@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import nn
 
+from ding_lite.entry.actors import find_source
 from ding_lite.entry.callbacks import Callback
 from ding_lite.entry.experiment import Experiment
 from ding_lite.entry.setup import policy_process, prepare_run
@@ -57,7 +58,10 @@ def serial_pipeline(
     limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
     setup = prepare_run(input_cfg, seed, env_setting, model, overrides, pipeline="serial_pipeline", limits=limits)
     process = policy_process(setup, get_rank(), "policy")
-    with process as policy, Experiment(setup, policy, callbacks=callbacks, replays=True) as experiment:
+    with (
+        process as policy,
+        Experiment(setup, policy, find_source(setup), callbacks=callbacks, replays=True) as experiment,
+    ):
         replay = experiment.fill_replay_buffer()
         while not experiment.finished():
             if experiment.evaluate():
@@ -87,7 +91,7 @@ def serial_pipeline_onpolicy(
     pipeline = "serial_pipeline_onpolicy"
     setup = prepare_run(input_cfg, seed, env_setting, model, overrides, pipeline=pipeline, limits=limits)
     process = policy_process(setup, get_rank(), "policy")
-    with process as policy, Experiment(setup, policy, callbacks=callbacks) as experiment:
+    with process as policy, Experiment(setup, policy, find_source(setup), callbacks=callbacks) as experiment:
         while not experiment.finished():
             if experiment.evaluate():
                 break

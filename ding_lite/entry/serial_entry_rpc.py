@@ -28,7 +28,7 @@ from torch.futures import Future
 
 from ding_lite.entry.callbacks import Callback
 from ding_lite.entry.experiment import Experiment, NoEnvironments, Source
-from ding_lite.entry.pipelines import refuse_normalization
+from ding_lite.entry.pipelines import refuse_actors, refuse_normalization
 from ding_lite.entry.reporter import describe_collecting, describe_updates
 from ding_lite.entry.setup import RunSetup, policy_process, prepare_run
 from ding_lite.envs import derive_seeds
@@ -301,6 +301,7 @@ def serial_pipeline_rpc(
             "out."
         )
     _check_schedules(setup.cfg.policy)
+    refuse_actors(setup.cfg, "serial_pipeline_rpc")
     refuse_normalization(setup.cfg, "serial_pipeline_rpc", "no process sees the observations of all observers")
     rank = get_rank()
     with alone():  # from here on every rank counts as rank 0 of one process

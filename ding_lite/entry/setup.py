@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -191,6 +192,8 @@ class RunSetup:
         options = {key: value for key, value in policy.other.replay_buffer.items() if key != "type"}
         options |= {key: policy[key] for key in ("unroll_len", "burnin_step") if key in policy}
         options |= {} if built.reads_next_obs else {"next_obs": False}
+        if actors := policy.collect.actors:
+            options["num_actors"] = actors // get_world_size()
         if options.get("device") == "cuda":
             options["device"] = built.device  # the CPU where there is no GPU
         return BUFFER_REGISTRY.find(policy.other.replay_buffer.type)(
@@ -284,12 +287,16 @@ def _check_random_steps(setup: RunSetup) -> None:
         )
 
 
+def _build_own(env_fn: Callable[[Any], Any], own: Any, _: EasyDict) -> Any:
+    return env_fn(own)
+
+
 def _read_env_setting(env_setting: Sequence[Any] | None) -> tuple[tuple[Any, Any], list[str]]:
     """Return the user's functions that build the environments, if given, and their counts as overrides."""
     if env_setting is None:
         return (None, None), []
     env_fn, *cfgs = env_setting
-    collect, evaluate = ([lambda _, own=own: env_fn(own) for own in part] for part in cfgs)
+    collect, evaluate = ([partial(_build_own, env_fn, own) for own in part] for part in cfgs)
     return (collect, evaluate), [f"env.collector_env_num={len(collect)}", f"env.evaluator_env_num={len(evaluate)}"]
 
 

@@ -20,7 +20,7 @@ from easydict import EasyDict
 from torch import Tensor, nn
 
 from ding_lite.model.noisy import explore
-from ding_lite.policy.common_keys import COMMON_KEYS, check_common_keys
+from ding_lite.policy.common_keys import COMMON_KEYS, check_actors, check_common_keys
 from ding_lite.rl_utils.distribution import mode
 from ding_lite.torch_utils import networks
 from ding_lite.torch_utils.cuda_graph import CudaGraphs
@@ -67,6 +67,7 @@ class Policy:
     transition_with_policy_data: ClassVar[bool] = False  # losses need what the policy predicted when it acted
     unit_actions: ClassVar[bool] = False  # whether all its continuous actions are between -1 and 1
     reads_next_obs: ClassVar[bool] = True  # whether its losses read `next_obs` of transitions from replay
+    allows_lag: ClassVar[bool] = True  # whether it may learn from what an older policy played, see `collect.max_lag`
     logged_figures: ClassVar[tuple[str, ...]] = ()  # figures to log, besides losses, norms and learning rates
     trainer_keys: ClassVar[tuple[str, ...]] = ()  # keys without effect in a `RolloutDataset`
     alarms: ClassVar[dict[str, tuple[float, str]]] = {}  # figures, the limits of their means, and what to do above them
@@ -84,6 +85,8 @@ class Policy:
             ConfigError: two values contradict each other.
         """
         check_common_keys(cfg, cls.default_config())
+        if cfg.policy.collect.get("actors"):
+            check_actors(cfg.policy, cls.learns_from == "replay", cls.allows_lag)
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:
@@ -118,6 +121,7 @@ class Policy:
         self._optimizers = Optimizers()
         self._target_networks: dict[str, TargetNetwork] = {}  # by name in checkpoints; '': that of the whole model
         self._figures: dict[str, Tensor] = {}  # figures of the last collect, for the log
+        self.env_place = (0, 0)  # number of the first environment that it plays, and of all; (0, 0): it plays all
         self._eval_random = torch.Generator(self._device)  # its own: evaluating must not change what is learned
         for field in enable_field:
             getattr(self, f"_init_{field}")()
@@ -155,6 +159,11 @@ class Policy:
     def current_config(self) -> EasyDict:
         """`cfg.policy`, in which every key that has a schedule has the current number."""
         return self._cfg
+
+    @property
+    def iteration(self) -> int:
+        """The number of learner iterations so far."""
+        return self._schedules.iteration
 
     def follower(self, path: str) -> float:
         """Return the number at a dotted key of `cfg.policy` for another part of the run, see `Schedules.follower`."""
@@ -289,6 +298,11 @@ class Policy:
         if self._average is not None:
             self._average.load_state_dict(state.get("average") if goes_on else None)
         self.normalizer.load(state.get("normalizer", {}))
+
+    def state_to_act(self) -> dict[str, Any]:
+        """Return what `load_to_act` restores, for a copy of this policy that collects."""
+        state = {"model": self._model.state_dict(), "schedules": self._schedules.state_dict()}
+        return state | {"normalizer": self.normalizer.state_dict()}
 
     def load_to_act(self, state: dict[str, Any]) -> None:
         """Restore what acting needs, for a policy that does not learn, from a state or a dict with `model` alone.

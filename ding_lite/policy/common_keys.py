@@ -19,7 +19,7 @@ from ding_lite.utils.registry import REWARD_MODEL_REGISTRY, ConfigError
 
 def epsilon_keys(start: float, end: float, decay: int, spread: bool = False) -> dict[str, Any]:
     """Return the keys `other.eps`, with these defaults, of a policy that explores with random actions."""
-    meaning = "environment i of a rank's N explores with epsilon^(1 + spread i / (N - 1)); Ape-X: 7"
+    meaning = "environment i of the N of a rank, or of all actors, has epsilon^(1 + spread i / (N - 1)); Ape-X: 7"
     reason = "policy.other.eps is a schedule itself"
     more = dict(spread=Key(0.0, meaning, low=0, constant=reason)) if spread else {}
     return with_option(
@@ -139,6 +139,30 @@ EVAL_KEYS: dict[str, Any] = dict(
         eval_after=Key(0, "learner iterations before the first evaluation; the final policy is evaluated too", low=0),
     ),
 )
+ACTOR_KEYS: dict[str, Any] = dict(
+    actors=Key(
+        0,
+        "processes of Ray that play for all ranks, with collector_env_num environments each; 0: ranks play themselves",
+        low=0,
+        high=4096,
+    ),
+    max_lag=Key(
+        None,
+        "largest age of the weights that samples were played with, in learner iterations, when they arrive; None: no "
+        "limit with replay, else 0",
+        type=int,
+        low=0,
+        needs="actors",
+    ),
+    max_retry=Key(3, "failures of one actor in a row after which the run ends", low=0, needs="actors"),
+    actor_timeout=Key(
+        600.0,
+        "seconds that an actor may take for one collect before it is replaced",
+        above=0,
+        constant=True,
+        needs="actors",
+    ),
+)
 COMMON_KEYS: dict[str, Any] = dict(
     type=Key("", "name in the policy registry"),
     **RUN_KEYS,
@@ -157,6 +181,7 @@ COMMON_KEYS: dict[str, Any] = dict(
             type=int,
             low=1,
         ),
+        **ACTOR_KEYS,
     ),
     eval=EVAL_KEYS,
     other=dict(),
@@ -209,7 +234,7 @@ DATASET_KEYS: dict[str, Any] = dict(
 # Keys without a meaning for a policy that learns from a data set, which lists them in `config_without`.
 NOT_OF_DATASETS = (
     *("priority", "priority_IS_weight", "random_collect_size"),
-    *("learn.update_per_collect", "collect.n_sample", "other.replay_buffer"),
+    *("learn.update_per_collect", "collect.n_sample", *(f"collect.{key}" for key in ACTOR_KEYS), "other.replay_buffer"),
 )
 NORMAL = ("reparameterization",)  # the only action space of actors that return a normal distribution
 # Keys of all policies that learn an actor and critics Q(s, a) of continuous actions, the networks of `QAC`.
@@ -246,3 +271,27 @@ def check_common_keys(cfg: EasyDict, defaults: EasyDict) -> None:
         raise ConfigError("policy.priority_IS_weight=True needs prioritised replay: set policy.priority=True too.")
     if learn.get("target_theta") is not None and learn.get("target_update_freq") is not None:
         raise ConfigError("Set policy.learn.target_update_freq or policy.learn.target_theta, not both.")
+
+
+def check_actors(policy: EasyDict, replays: bool, allows_lag: bool) -> None:
+    """Check the keys of actors in `cfg.policy`, see `ACTOR_KEYS`.
+
+    Args:
+        policy: the policy's config.
+        replays: whether the policy learns from replay.
+        allows_lag: see `Policy.allows_lag`.
+
+    Raises:
+        ConfigError: actors cannot play for the policy, or not with this lag.
+    """
+    collect = policy.collect
+    if not replays and collect.get("n_episode") is not None:
+        raise ConfigError(
+            f"policy.collect.actors={collect.actors}: policy '{policy.type}' learns from whole episodes, of which "
+            "actors play different numbers of steps: set it to 0, or use 'ppo'."
+        )
+    if not allows_lag and collect.max_lag:
+        raise ConfigError(
+            f"policy.collect.max_lag={collect.max_lag}: policy '{policy.type}' is strictly on-policy and must learn "
+            "from what its newest weights played: set it to 0, or use 'ppo' or 'impala'."
+        )

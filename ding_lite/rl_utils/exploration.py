@@ -36,7 +36,7 @@ def epsilon_at(step: int, start: float, end: float, decay: float, type: str = "e
     return end + (start - end) * math.exp(-max(step, 0) / decay)
 
 
-def spread_epsilon(epsilon: float, spread: float, num_envs: int) -> float | Tensor:
+def spread_epsilon(epsilon: float, spread: float, num_envs: int, first: int = 0, total: int = 0) -> float | Tensor:
     """Return an epsilon for each of N environments: epsilon^(1 + spread i / (N - 1)) for environment i.
 
     The first environment explores with epsilon and the last hardly at all, so that some play in many ways and others
@@ -46,13 +46,16 @@ def spread_epsilon(epsilon: float, spread: float, num_envs: int) -> float | Tens
         epsilon: in [0, 1].
         spread: at least 0; with 0, all environments explore alike.
         num_envs: N.
+        first: the number of the first environment, if they are some of `total`, over which epsilons are spread.
+        total: see `first`; 0: these are all.
 
     Returns:
         Epsilons `[N]`, or `epsilon` itself if all are the same.
     """
-    if spread == 0.0 or num_envs == 1:
+    total = total or num_envs
+    if spread == 0.0 or total == 1:
         return epsilon
-    return epsilon ** (1.0 + spread * torch.linspace(0.0, 1.0, num_envs))
+    return epsilon ** (1.0 + spread * torch.linspace(0.0, 1.0, total)[first : first + num_envs])
 
 
 def epsilon_greedy(

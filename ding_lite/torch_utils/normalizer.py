@@ -77,7 +77,7 @@ class Normalizer(nn.Module):
         self.obs = RunningMeanStd((size,)) if size else None
         self._discount, self._reward_clip = reward_discount or 0.0, math.inf if reward_clip is None else reward_clip
         self.returns = RunningMeanStd() if reward_discount is not None else None
-        self._running_N: Tensor | None = None  # R of this rank's running episodes
+        self._running: dict[str, Tensor] = {}  # R `[N]` of this rank's running episodes, by the actor that plays them
 
     @property
     def active(self) -> bool:
@@ -134,7 +134,8 @@ class Normalizer(nn.Module):
         """Add the env steps of a rollout block of each rank; a collective call.
 
         Args:
-            block: `obs` `[T, N, ...]`, `reward` and `episode_step` `[T, N]`. T may differ between ranks.
+            block: `obs` `[T, N, ...]`, `reward` and `episode_step` `[T, N]`. T may differ between ranks. `actor` is
+                the number of the actor that played it, if one did.
         """
         if self.obs is not None:
             self.obs.update(self._features(block["obs"]))
@@ -166,12 +167,13 @@ class Normalizer(nn.Module):
     def _discounted_returns(self, block: dict[str, Any]) -> Tensor:
         """Return R after each step, `[T, N]` float64, and remember the last row."""
         reward_TN, continues_TN = block["reward"].cpu().double(), block["episode_step"].cpu() != 0
-        running_N = torch.zeros_like(reward_TN[0]) if self._running_N is None else self._running_N
+        actor = str(int(block.get("actor", 0)))
+        running_N = self._running.get(actor, torch.zeros_like(reward_TN[0]))
         return_TN = torch.empty_like(reward_TN)
         for reward_N, continues_N, return_N in zip(reward_TN, continues_TN, return_TN, strict=True):
             running_N = reward_N + self._discount * running_N * continues_N
             return_N.copy_(running_N)
-        self._running_N = running_N
+        self._running[actor] = running_N
         return return_TN
 
     # Checkpoints. `state_dict` returns the statistics, which are the same on all ranks.
@@ -183,7 +185,10 @@ class Normalizer(nn.Module):
 
     def local_state_dict(self) -> dict[str, Any]:
         """Return the discounted returns of this rank's running episodes."""
-        return {} if self._running_N is None else {"running_return": self._running_N}
+        if self._running.keys() - {"0"}:
+            return {"running_returns": self._running}
+        return {"running_return": self._running["0"]} if self._running else {}
 
     def load_local_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._running_N = state.get("running_return")
+        running_N = state.get("running_return")
+        self._running = state.get("running_returns", {}) if running_N is None else {"0": running_N}

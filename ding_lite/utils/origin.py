@@ -52,8 +52,13 @@ def describe_origin() -> dict[str, Any]:
         "processor": _read_processor(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
-        **{name: version for name in LIBRARIES if (version := _version(name))},
+        **library_versions(),
     }
+
+
+def library_versions() -> dict[str, str]:
+    """Return the versions of the installed libraries that results depend on, by their names."""
+    return {name: version for name in LIBRARIES if (version := _version(name))}
 
 
 def _read_git() -> tuple[str | None, int | None]:

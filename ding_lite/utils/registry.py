@@ -120,6 +120,10 @@ class Registry(MutableMapping[str, type[Any]]):
     def __len__(self) -> int:
         return len(self._modules | self._classes)
 
+    def imported(self) -> Mapping[str, type[Any]]:
+        """Return the classes that are registered without a further import, by their names."""
+        return self._classes
+
     def register(self, name: str) -> Callable[[C], C]:
         """Return a class decorator that registers the class under a name.
 

@@ -215,6 +215,11 @@ class Schedules:
             else:
                 section[name].fill_(number)
 
+    @property
+    def iteration(self) -> int:
+        """The number of learner iterations so far."""
+        return self._counts["iteration"]
+
     def count_iteration(self) -> None:
         """Count a learner iteration."""
         self._counts["iteration"] += 1

@@ -62,6 +62,7 @@ class A2CPolicy(Policy):
         ),
     )
     learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "collect"
+    allows_lag = False
     action_spaces = DISTRIBUTIONS
     actor_mode = "compute_actor"
     stored_outputs = ("logit", "value")

@@ -60,6 +60,7 @@ class IMPALAPolicy(A2CPolicy):
     )
     config_without = ("learn.adv_norm", "collect.gae_lambda")
     learns_from = "replay"
+    allows_lag = True
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss, and detached tensors whose means are logged. It depends only on the model and the batch.

@@ -52,6 +52,7 @@ class PGPolicy(Policy):
         ),
     )
     learns_from = "collect"
+    allows_lag = False
     config_without = ("collect.n_sample",)
     action_spaces = DISTRIBUTIONS
     logged_figures = ("policy_loss", "entropy", "return")

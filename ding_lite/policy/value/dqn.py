@@ -164,7 +164,9 @@ class DQNPolicy(Policy):
 
     def _epsilons(self, eps: float, logit_NA: Tensor) -> float | Tensor:
         """Return the epsilon of each of N environments that collect, see `rl_utils.spread_epsilon`."""
-        return spread_epsilon(eps, self._cfg.other.eps.spread, len(logit_NA)) if "eps" in self._cfg.other else eps
+        if "eps" not in self._cfg.other:
+            return eps
+        return spread_epsilon(eps, self._cfg.other.eps.spread, len(logit_NA), *self.env_place)
 
     @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Tensor]:

@@ -64,6 +64,7 @@ class PQNPolicy(Policy):
         other=dict(eps=epsilon_keys(start=1.0, end=0.05, decay=100_000)),
     )
     learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "collect"
+    allows_lag = False
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
     stored_outputs = ("logit",)
     transition_with_policy_data = True

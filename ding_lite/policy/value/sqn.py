@@ -122,6 +122,9 @@ class SQNPolicy(Policy):
         if "optimizer" in state:
             self._alpha.load_state_dict(state["alpha"])
 
+    def state_to_act(self) -> dict[str, Any]:
+        return super().state_to_act() | {"alpha": self._alpha.state_dict()}
+
     def load_to_act(self, state: dict[str, Any]) -> None:
         super().load_to_act(state)
         if "alpha" in state and hasattr(self, "_alpha"):  # a policy that only evaluates has no temperature

@@ -24,6 +24,7 @@ Shapes: B samples, K rewards of an n-step sum.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,6 +35,7 @@ from ding_lite.rl_utils.common import discounts, nstep_sums
 from ding_lite.utils.registry import BUFFER_REGISTRY
 from ding_lite.utils.schedule import Scheduled
 from ding_lite.utils.tree import tree_map
+from ding_lite.worker.replay.actor_rings import ActorRings
 from ding_lite.worker.replay.ring import Ring, Sampler, View
 from ding_lite.worker.replay.sequence import SequenceView, check_unroll_len
 from ding_lite.worker.replay.state import load_replay_state, replay_state
@@ -76,8 +78,9 @@ class ReplayBuffer:
 
     def push(self, block: dict[str, Any]) -> None:
         """Store a rollout block `[T, N, ...]` (see `SampleCollector`) in place of the oldest rows."""
-        self.ring.push(block)
-        self.sampler.pushed(self.ring, len(block["reward"]), self.view.span)
+        part = self.ring.part(block)
+        part.push(block)
+        self.sampler.pushed(part, len(block["reward"]), self.view.span)
 
     def sample(self, batch_size: int) -> dict[str, Any]:
         """Return one batch, see `batches`."""
@@ -202,11 +205,11 @@ class TransitionView:
         batch = ring.rows(place_B) | {"value_gamma": discount_K[1:2].expand(len(place_B))}
         if self.span > 1:
             columns = ring.columns
-            place_BK = (place_B[:, None] + self._step_K * ring.num_envs) % ring.num_places
+            place_BK = ring.later(place_B[:, None], self._step_K)
             cut_BK, reward_BK = columns["traj_flag"][place_BK], columns["reward"][place_BK]
             batch["reward"], steps_B = nstep_sums(reward_BK.T, cut_BK.T, discount_K)
             batch["value_gamma"] = discount_K[steps_B]
-            last_B = (place_B + (steps_B - 1) * ring.num_envs) % ring.num_places
+            last_B = ring.later(place_B, steps_B - 1)
             batch["done"], batch["traj_flag"] = columns["done"][last_B], columns["traj_flag"][last_B]
         if self._next_obs:
             batch["next_obs"] = ring.successors(last_B)
@@ -223,13 +226,14 @@ def create_ring_and_view(
     unroll_len: int | None = None,
     burnin_step: int = 0,
     next_obs: bool = True,
+    num_actors: int = 0,
 ) -> tuple[Ring, View]:
     """Return a ring, and the view that makes the kind of samples that a policy learns from.
 
     Args:
         replay_buffer_size: capacity in samples, of all N environments together: in env steps if samples are
             transitions, else in sequences that do not overlap.
-        num_envs: N.
+        num_envs: N; of each actor, if there are any.
         nstep: largest number of rewards to sum.
         gamma: discount per env step; a `Scheduled` number is read for every batch.
         frame_stack: see `Ring`.
@@ -237,14 +241,17 @@ def create_ring_and_view(
         unroll_len: number of steps of a sequence to learn from; None: samples are transitions.
         burnin_step: see `SequenceView`.
         next_obs: see `TransitionView`; sequences have none.
+        num_actors: number of actors whose blocks are stored, see `ActorRings`; 0: a collector's are.
     """
+    create: Any = partial(ActorRings, num_actors) if num_actors else Ring
+    total = num_envs * max(num_actors, 1)
     if unroll_len is None:
-        ring = Ring(replay_buffer_size // num_envs, num_envs, frame_stack, device)
+        ring = create(replay_buffer_size // total, num_envs, frame_stack, device)
         return ring, TransitionView(nstep, gamma, device, next_obs)
     view = SequenceView(unroll_len, burnin_step, nstep, gamma, device)
     # Extra rows: one for the observation after the newest row, and those of a sample that exceed its unroll_len.
-    num_rows = replay_buffer_size * unroll_len // num_envs + view.span - unroll_len + max(frame_stack, 1)
-    return Ring(num_rows, num_envs, frame_stack, device, keeps_last=True), view
+    num_rows = replay_buffer_size * unroll_len // total + view.span - unroll_len + max(frame_stack, 1)
+    return create(num_rows, num_envs, frame_stack, device, keeps_last=True), view
 
 
 @BUFFER_REGISTRY.register("uniform")

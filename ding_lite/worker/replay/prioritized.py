@@ -171,7 +171,7 @@ class PrioritizedSampler:
         largest_R = all_gather_tensor(torch.as_tensor(self._max_priority))
         self._max_priority = self._tree.array(largest_R.max())
         self._tree[ring.places(entering[:, None], env_N).ravel()] = self._max_priority**self._alpha
-        self._num_used = ring.size * ring.num_envs
+        self._num_used = ring.places_in_use
 
     def draw(self, ring: Ring, starts: range, number: int) -> dict[str, Tensor]:
         """Return `index` `[B]` and `weight` `[B]`; one sample is drawn from each of B equal parts of the total."""

@@ -10,7 +10,7 @@ and an environment, `row * N + n`.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -57,6 +57,20 @@ class Ring:
         self.finals = SideTable(self.num_places, self.device)
         self.cursor, self.size = 0, 0
         self._frame_S = torch.arange(1 - self.stack, 1, device=self.device)  # rows of a stack, relative to its newest
+
+    @property
+    def parts(self) -> Sequence[Ring]:
+        """The rings that it consists of, see `ActorRings`."""
+        return (self,)
+
+    def part(self, block: dict[str, Any]) -> Ring:
+        """Return the part that stores a rollout block."""
+        return self
+
+    @property
+    def places_in_use(self) -> int:
+        """The number of the first places among which are all that hold data."""
+        return self.size * self.num_envs
 
     def push(self, block: dict[str, Any]) -> None:
         """Write a rollout block `[T, N, ...]` (see `SampleCollector`) in place of the oldest rows.
@@ -127,6 +141,10 @@ class Ring:
         """
         return (row_B + self.cursor - self.size) % self.num_rows * self.num_envs + env_B
 
+    def later(self, place_B: Tensor, number: Any) -> Tensor:
+        """Return the places `number` rows after these, in the same environments; the two are broadcast."""
+        return (place_B + number * self.num_envs) % self.num_places
+
     def rows(self, place_B: Tensor, without: Container[str] = ("obs",)) -> dict[str, Any]:
         """Return the entries `[B, ...]` of the columns at these places.
 
@@ -143,7 +161,7 @@ class Ring:
 
     def successors(self, place_B: Tensor) -> Any:
         """Return the observations that follow these places, `[B, ...]`; they are meaningless where `done` is True."""
-        obs = self._stacks((place_B + self.num_envs) % self.num_places, place_B, 1)
+        obs = self._stacks(self.later(place_B, 1), place_B, 1)
         if len(self.finals):
             slot_B = self.finals.slot[place_B]
             hit = (slot_B >= 0).nonzero().squeeze(1)
@@ -155,7 +173,7 @@ class Ring:
         """Return the observations at `place_B`, which lie `later` rows after `known_B` in the same episodes."""
         if self.stack == 1:
             return tree_map(lambda column: column.index_select(0, place_B), self.columns["obs"])
-        place_BS = (place_B[:, None] + self._frame_S * self.num_envs) % self.num_places
+        place_BS = self.later(place_B[:, None], self._frame_S)
         step_B1 = self.episode_step[known_B, None] + later
         place_BS = torch.where(self._frame_S >= -step_B1, place_BS, self.num_places)  # this place holds zeros
 

@@ -66,7 +66,7 @@ class SequenceView:
 
     def gather(self, ring: Ring, drawn: dict[str, Tensor]) -> dict[str, Any]:
         """Return a batch, as described above."""
-        place_TB = (drawn["index"] + self._step_T1 * ring.num_envs) % ring.num_places
+        place_TB = ring.later(drawn["index"], self._step_T1)
         place_M = place_TB.flatten()  # M = T B
         rows = ring.rows(place_M, without=("obs", "prev_state"))
         rows |= {"obs": ring.observations(place_M), "episode_start": ring.episode_step.index_select(0, place_M) == 0}

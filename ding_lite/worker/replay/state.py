@@ -26,7 +26,9 @@ def replay_state(ring: Ring, sampler: Sampler, view: View) -> dict[str, Any]:
     The large tensors hold the rows in use and share the ring's memory, so they must be written to a file before the
     next push. Only the side table, and image frames, which are compressed, are copied.
     """
-    return {"layout": _layout(ring, sampler, view), "ring": _ring_state(ring), "sampler": sampler.state_dict()}
+    first, *others = [_ring_state(part) for part in ring.parts]
+    state = {**first, "others": others} if others else first
+    return {"layout": _layout(ring, sampler, view), "ring": state, "sampler": sampler.state_dict()}
 
 
 def load_replay_state(ring: Ring, sampler: Sampler, view: View, state: dict[str, Any]) -> None:
@@ -45,7 +47,8 @@ def load_replay_state(ring: Ring, sampler: Sampler, view: View, state: dict[str,
                 "and environments of the run that saved it, or start a new run from its model with "
                 "policy.learn.learner.hook.load_ckpt_before_run=CHECKPOINT."
             )
-    _load_ring(ring, state["ring"])
+    for part, own in zip(ring.parts, [state["ring"], *state["ring"].get("others", ())], strict=True):
+        _load_ring(part, own)
     sampler.load_state_dict(state["sampler"])
 
 
@@ -53,7 +56,8 @@ def _layout(ring: Ring, sampler: Sampler, view: View) -> dict[str, Any]:
     """Return the properties, besides the columns, in which a state and the buffer must agree."""
     parts = {"sampler": type(sampler).__name__, "view": type(view).__name__}
     sizes = {"num_rows": ring.num_rows, "num_envs": ring.num_envs, "frame_stack": ring.stack}
-    return parts | sizes | {"keeps_last": ring.keeps_last, "sample_rows": view.span}
+    actors = {"num_actors": len(ring.parts)} if len(ring.parts) > 1 else {}
+    return parts | sizes | actors | {"keeps_last": ring.keeps_last, "sample_rows": view.span}
 
 
 def _ring_state(ring: Ring) -> dict[str, Any]:
@@ -178,7 +182,8 @@ def first_places(column: Tensor, number: int) -> Tensor:
     A plain slice would not do, because `torch.save` writes the whole storage of a view.
     """
     shape = (number, *column.shape[1:])
-    storage = column.untyped_storage()[: math.prod(shape) * column.element_size()]
+    begin = column.storage_offset() * column.element_size()
+    storage = column.untyped_storage()[begin : begin + math.prod(shape) * column.element_size()]
     return column.new_empty(0).set_(storage, 0, shape)  # type: ignore[call-overload]  # torch's stubs lack this form
 
 

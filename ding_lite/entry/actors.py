@@ -1,0 +1,572 @@
+"""Actors: processes of Ray that play with the newest weights while the ranks learn.
+
+A rank sends an actor weights and what else acting depends on, and gets a rollout block back. Ray starts the processes,
+restarts those that die, and carries weights and blocks in its object store. Each rank has its own actors; their
+collector has the methods of `SampleCollector`, so loops and workers do not know of them.
+
+Shapes: T steps, N environments of an actor, K environments of which something is true.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import logging
+import math
+import pickle
+import socket
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from ding_lite.entry.experiment import NoEnvironments, Source, play
+from ding_lite.entry.ray_instance import connect
+from ding_lite.entry.reporter import describe_collecting
+from ding_lite.entry.setup import RunSetup, policy_process
+from ding_lite.envs import derive_seeds
+from ding_lite.envs.builders import find_builder
+from ding_lite.envs.wrappers import ENGINES
+from ding_lite.policy import Policy
+from ding_lite.utils.origin import library_versions
+from ding_lite.utils.ranks.collectives import allreduce_data
+from ding_lite.utils.ranks.heartbeat import heartbeat
+from ding_lite.utils.ranks.interrupt import InterruptGuard
+from ding_lite.utils.ranks.ranks import get_rank, get_world_size
+from ding_lite.utils.registry import (
+    CONFIG_MODULE,
+    ENCODER_REGISTRY,
+    ENV_REGISTRY,
+    MODEL_REGISTRY,
+    POLICY_REGISTRY,
+    ConfigError,
+    UserError,
+)
+from ding_lite.utils.seed import random_state, set_random_state, set_seed
+from ding_lite.utils.tree import tree_map
+from ding_lite.worker.collector import to_arrays, to_numpy
+
+REGISTRIES = {"env": ENV_REGISTRY, "policy": POLICY_REGISTRY, "model": MODEL_REGISTRY, "encoder": ENCODER_REGISTRY}
+START_TIMEOUT = 300.0  # seconds that an actor may take to start, or `actor_timeout` if that is longer
+LOOK_PERIOD = 1.0  # seconds between looks for actors that hang, while none has finished
+logger = logging.getLogger(__name__)
+
+
+class Actor:
+    """Plays in a process of Ray's, with its own environments and a copy of the policy that only acts."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._built: tuple[Policy, Any] | None = None
+        self._lost: list[int] = []  # environments whose episodes do not continue in the next block
+
+    def build(self, job: bytes, place: dict[str, Any]) -> None:
+        """Build policy and environments anew.
+
+        Args:
+            job: what `pack` returned.
+            place: `index` and `count` of the actor, `attempt`, the number of its failures, and `state`, from which a
+                new process continues.
+        """
+        self._stack.close()
+        setup, index, attempt = unpack(job), place["index"], place["attempt"]
+        policy = self._stack.enter_context(policy_process(setup, "actor", index, fields=("collect",)))
+        collector = setup.create_collector(policy, index, lambda: False, self._stack)
+        num_envs = setup.cfg.env.collector_env_num
+        policy.env_place = (index * num_envs, place["count"] * num_envs)
+        self._lost = list(range(num_envs))
+        if attempt:
+            set_seed(derive_seeds(setup.cfg.seed, "actor", index, attempt, n=1)[0])
+            collector.reset(derive_seeds(setup.cfg.seed, index, "collect", attempt, n=num_envs))
+        elif (state := place["state"]) is not None:
+            self._lost = collector.load_local_state_dict(state["collector"])
+            policy.load_local_state_dict(state["policy"])
+            set_random_state(state["random"])
+        self._built = policy, collector
+
+    def play(self, request: dict[str, Any], weights: dict[str, Any]) -> dict[str, Any]:
+        """Collect once.
+
+        Args:
+            request: what `ActorCollector` asks for.
+            weights: the model's, arrays by name.
+
+        Returns:
+            The rollout block as arrays, its figures, the random state, and the environments that were not restored.
+        """
+        assert self._built is not None
+        policy, collector = self._built
+        policy.load_to_act(request["numbers"] | {"model": tree_map(torch.from_numpy, weights)})
+        if request["random_state"] is not None:
+            set_random_state(request["random_state"])
+        collector.envstep = request["envstep"]
+        block, figures = collector.collect(random=request["random"])
+        figures.pop("interrupt")
+        lost, self._lost = self._lost, []
+        return {"block": to_arrays(block), "figures": figures, "random": random_state(), "lost": lost}
+
+    def answer(self) -> None:
+        """Return: the process has started."""
+
+    def state(self) -> dict[str, Any]:
+        """Return what `place["state"]` restores."""
+        assert self._built is not None
+        policy, collector = self._built
+        return {
+            "collector": collector.local_state_dict(),
+            "policy": policy.local_state_dict(),
+            "random": random_state(),
+        }
+
+
+def pack(setup: RunSetup, cloudpickle: Any) -> bytes:
+    """Return the setup and what it needs, in a form that `unpack` reads in a process on any machine.
+
+    `cloudpickle` is Ray's module: it also sends classes of the user's script.
+
+    Raises:
+        ConfigError: a class or a function of the user cannot be sent.
+    """
+    cfg = copy.deepcopy(setup.cfg)
+    cfg.policy.cuda = cfg.policy.multi_gpu = False
+    builder = None if cfg.env.manager.type in ENGINES else find_builder(cfg.env, setup.builders[0])
+    builders = setup.builders[0] or (builder and [builder] * cfg.env.collector_env_num)
+    named = {kind: registry.imported() for kind, registry in REGISTRIES.items()}
+    own = [name for name in sys.modules if name.startswith(CONFIG_MODULE)]  # cannot be imported elsewhere
+    classes = {
+        kind: {name: cls for name, cls in group.items() if cls.__module__ in ("__main__", *own)}
+        for kind, group in named.items()
+    }
+    modules = {cls.__module__ for group in named.values() for cls in group.values()}
+    modules = {name for name in modules if name.partition(".")[0] not in ("ding_lite", "__main__", *own)}
+    facts = {"path": sys.path, "versions": library_versions(), "modules": sorted(modules)}
+    for name in own:
+        cloudpickle.register_pickle_by_value(sys.modules[name])
+    try:
+        content = cloudpickle.dumps((replace(setup, cfg=cfg, builders=(builders, None)), classes))
+    except Exception as error:  # the user's objects may raise anything
+        raise ConfigError(
+            f"The environments of '{cfg.env.env_id or cfg.env.type}' (module {_module_of(builder)}) cannot be sent to "
+            f"actors, because they cannot be pickled: {error}. Create such objects when an environment is built."
+        ) from error
+    finally:
+        for name in own:
+            cloudpickle.unregister_pickle_by_value(sys.modules[name])
+    return cloudpickle.dumps((facts, content))
+
+
+def _module_of(builder: Any) -> str:
+    """Return the module of the user's function or class that builds an environment."""
+    if isinstance(builder, partial):
+        builder = builder.args[0] if builder.args else builder.keywords["spec"].entry_point
+    return getattr(builder, "__module__", str(builder))
+
+
+def unpack(job: bytes) -> RunSetup:
+    """Return the setup in an actor's process, with the user's classes registered.
+
+    Raises:
+        UserError: this machine has other versions of libraries, or lacks a module.
+    """
+    facts, content = pickle.loads(job)
+    check_versions(facts["versions"])
+    sys.path += [path for path in facts["path"] if path not in sys.path]
+    try:
+        for name in facts["modules"]:
+            importlib.import_module(name)
+        setup, classes = pickle.loads(content)
+    except ImportError as error:
+        raise UserError(
+            f"An actor on machine '{socket.gethostname()}' cannot import {error.name or error}, which this run needs: "
+            "install it there, or run the actors where it is."
+        ) from error
+    for kind, group in classes.items():
+        for name, cls in group.items():
+            REGISTRIES[kind][name] = cls
+    return setup
+
+
+def check_versions(expected: dict[str, str]) -> None:
+    """Raise `UserError` if libraries of this machine have other versions than the `expected` ones, those of a rank."""
+    found = library_versions()
+    for name in expected | found:
+        if found.get(name) != expected.get(name):
+            raise UserError(
+                f"Machine '{socket.gethostname()}' has {name} {found.get(name)}, and that of the ranks has "
+                f"{expected.get(name)}: install the same version on all."
+            )
+
+
+@dataclass
+class Seat:
+    """What a rank knows of one of its actors.
+
+    Attributes:
+        index: its number among the actors of all ranks.
+        handle: Ray's handle.
+        attempt: number of its failures so far.
+        failures: number of those since its last block.
+        stage: what it is asked next: 'answer' until Ray has restarted its process, 'build', 'play'.
+        state: from which its process continues; None: the environments start anew.
+        cut: the environments `[K]` whose episodes do not continue in the next block.
+        last_obs: the observations `[N, ...]` after its last block.
+    """
+
+    index: int
+    handle: Any
+    attempt: int = 0
+    failures: int = 0
+    stage: str = "build"
+    state: dict[str, Any] | None = None
+    cut: Sequence[int] = ()
+    last_obs: Any = None
+
+
+@dataclass
+class Rollout:
+    """What one actor, or all actors of an on-policy run, play with the same weights.
+
+    Attributes:
+        seats: the actors.
+        version: learner iterations before these weights.
+        ask: asks an actor to play, and returns Ray's reference to its answer; None: all answers have arrived.
+        refs: these references.
+        begun: when each of them was asked.
+        answers: what has arrived; None where nothing has.
+    """
+
+    seats: list[Seat]
+    version: int
+    ask: Callable[[Seat], Any] | None = None
+    refs: list[Any] = field(default_factory=list)
+    begun: list[float] = field(default_factory=list)
+    answers: list[Any] = field(default_factory=list)
+
+    @property
+    def done(self) -> bool:
+        return all(answer is not None for answer in self.answers)
+
+
+class ActorCollector(NoEnvironments):
+    """Lets this rank's actors play, and hands out the blocks that they have finished.
+
+    With replay, `collect` returns the block of one actor. On-policy, it returns a block of the environments of all
+    actors. An actor begins its next rollout as soon as its block is handed out, unless the block would then arrive with
+    weights more than `max_lag` learner iterations old. For the same reason, an actor that is slow is waited for before
+    others are handed out. Counts are those of the blocks that were handed out.
+
+    Its attributes are those of `SampleCollector`.
+    """
+
+    reason = "the environments belong to actors: set policy.collect.actors=0, or change env.kwargs"
+
+    def __init__(self, setup: RunSetup, policy: Policy, guard: InterruptGuard, stack: ExitStack) -> None:
+        collect, self._world_size = setup.cfg.policy.collect, get_world_size()
+        number, on_policy = collect.actors // self._world_size, policy.learns_from == "collect"
+        self._policy, self._guard, self._on_policy = policy, guard, on_policy
+        self._max_retry, self._timeout = collect.max_retry, collect.actor_timeout
+        self._max_lag = 0.0 if on_policy else math.inf
+        self._max_lag = self._max_lag if collect.max_lag is None else collect.max_lag
+        # With one actor that waits for the rank, and vice versa, both use the random numbers of one process.
+        self._shares_random_state = number == 1 and self._max_lag == 0
+        per_collect = (collect.n_sample or setup.cfg.env.collector_env_num) * setup.cfg.policy.get("unroll_len", 1)
+        learn = setup.cfg.policy.learn
+        updates = learn.get("update_per_collect") or per_collect * self._world_size
+        self._updates = math.inf if on_policy else float(updates)  # most learner iterations between two collects
+        self._ray = connect(collect.actors, number, stack)
+        self._job, self._weights, self._weights_version = self._ray.put(pack(setup, self._ray.cloudpickle)), None, -1
+        remote = self._ray.remote(Actor).options(num_cpus=1, max_restarts=-1, max_task_retries=0)
+        first = get_rank() * number
+        self._count, self._seats = collect.actors, [Seat(first + i, remote.remote()) for i in range(number)]
+        stack.callback(self._kill)
+        self._idle = [self._seats] if on_policy else [[seat] for seat in self._seats]
+        self._running: list[Rollout] = []  # in the order in which they began
+        self._last: int | None = None  # learner iterations before the last collect
+        self._sums: Any = Counter()
+        self.envstep, self.episode_count, self.interrupted = 0, 0, False
+
+    def collect(self, random: bool = False) -> tuple[dict[str, Any], dict[str, float]]:
+        """Return the next block and its figures, see `SampleCollector.collect`; a collective call."""
+        heartbeat("collect")
+        now = self._policy.iteration
+        if self._on_policy and self._last is not None:
+            self._updates = float(now - self._last)
+        self._last = now
+        while self._idle and self._is_in_time(len(self._running)):
+            self._begin(self._idle.pop(0), random)
+        rollout = self._take()
+        block, figures = self._hand_out(rollout, now)
+        self._idle.append(rollout.seats)
+        while self._idle and self._is_in_time(len(self._running) + 1):
+            self._begin(self._idle.pop(0), random)
+        return block, figures
+
+    def _is_in_time(self, collects: int) -> bool:
+        """Return whether a rollout that begins now may be handed out after `collects` further collects."""
+        return collects == 0 or self._max_lag == math.inf or collects * self._updates <= self._max_lag
+
+    def _begin(self, seats: list[Seat], random: bool) -> None:
+        """Let actors play with the newest weights."""
+        state, version = self._policy.state_to_act(), self._policy.iteration
+        model = state.pop("model")
+        if version != self._weights_version:
+            self._weights, self._weights_version = self._ray.put(tree_map(to_numpy, dict(model))), version
+        request = {"numbers": state, "envstep": self.envstep, "random": random}
+        request["random_state"] = random_state() if self._shares_random_state else None
+        self._policy.begin_collect(self.envstep)  # counts, and sets the figures of the log
+        job, weights, count = self._job, self._weights, self._count
+
+        def ask(seat: Seat) -> Any:
+            place = {"index": seat.index, "count": count, "attempt": seat.attempt, "state": seat.state}
+            args = {"answer": (), "build": (job, place), "play": (request, weights)}
+            return getattr(seat.handle, seat.stage).remote(*args[seat.stage])
+
+        rollout = Rollout(seats, version, ask)
+        rollout.refs, rollout.begun = [ask(seat) for seat in seats], [time.monotonic()] * len(seats)
+        rollout.answers = [None] * len(seats)
+        self._running.append(rollout)
+
+    # Waiting.
+
+    def _take(self) -> Rollout:
+        """Wait for a rollout that may be handed out now, the oldest if there are several, and remove it."""
+        while True:
+            eligible = self._eligible()
+            for rollout in eligible:
+                if self._look(rollout):
+                    self._running.remove(rollout)
+                    return rollout
+            self._wait(eligible)
+
+    def _eligible(self) -> list[Rollout]:
+        """Return the running rollouts that may be handed out next without making another one too old."""
+        now = self._policy.iteration
+        for i, rollout in enumerate(self._running):
+            if now - rollout.version + (0 if self._max_lag == math.inf else (i + 1) * self._updates) > self._max_lag:
+                return self._running[: i + 1]
+        return self._running
+
+    def _wait(self, rollouts: Sequence[Rollout]) -> None:
+        heartbeat("collect")
+        pairs = [pair for rollout in rollouts for pair in zip(rollout.refs, rollout.answers, strict=True)]
+        refs = [ref for ref, answer in pairs if answer is None and ref is not None]
+        if refs:
+            self._ray.wait(refs, num_returns=1, timeout=LOOK_PERIOD)
+        else:
+            time.sleep(LOOK_PERIOD)
+
+    def _look(self, rollout: Rollout) -> bool:
+        """Fetch what has arrived of a rollout, and ask restarted actors again; return whether it is complete."""
+        for i, seat in enumerate(rollout.seats):
+            if rollout.answers[i] is not None:
+                continue
+            now, limit = time.monotonic(), max(self._timeout, 0 if seat.stage == "play" else START_TIMEOUT)
+            if rollout.refs[i] is None:
+                rollout.refs[i] = rollout.ask(seat)  # type: ignore[misc]  # not None while answers are missing
+            elif self._ray.wait([rollout.refs[i]], timeout=0)[0]:
+                self._fetch(rollout, i)
+            elif now - rollout.begun[i] > limit:
+                self._ray.kill(seat.handle, no_restart=False)
+                what = "finished its rollout" if seat.stage == "play" else "started"
+                reason = f"it has not {what} in {limit:g} seconds (policy.collect.actor_timeout)"
+                self._count_failure(rollout, i, reason, "answer")
+        return rollout.done
+
+    def _fetch(self, rollout: Rollout, i: int) -> None:
+        """Take an answer that has arrived, or an error in its place."""
+        errors, seat = self._ray.exceptions, rollout.seats[i]
+        try:
+            answer = self._ray.get(rollout.refs[i])
+        except errors.RayTaskError as error:
+            if isinstance(error.cause, UserError):
+                raise type(error.cause)(str(error.cause)) from None
+            reason = f"{type(error.cause).__name__}: {' '.join(str(error.cause).split())[:200]}"
+            self._count_failure(rollout, i, reason, "build")
+        except errors.RayError as error:
+            died = isinstance(error, errors.RayActorError)
+            if died and seat.stage == "answer":  # Ray refuses requests while it restarts a process
+                rollout.refs[i] = None
+            else:
+                reason = "its process died" if died else f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+                self._count_failure(rollout, i, reason, "answer")
+        else:
+            self._accept(rollout, i, answer)
+
+    def _accept(self, rollout: Rollout, i: int, answer: dict[str, Any] | None) -> None:
+        """Store an actor's block, or let it play if it only answers that it is ready."""
+        seat = rollout.seats[i]
+        if answer is None:
+            assert rollout.ask is not None
+            seat.stage = {"answer": "build", "build": "play"}[seat.stage]
+            rollout.refs[i], rollout.begun[i] = rollout.ask(seat), time.monotonic()
+            return
+        rollout.answers[i], lost = answer, answer["lost"]
+        if lost and seat.last_obs is not None:
+            if not seat.failures:
+                logger.warning("Actor %d: environments %s are not restored: they start new episodes.", seat.index, lost)
+            seat.cut = lost
+        seat.failures, seat.state = 0, None
+
+    def _count_failure(self, rollout: Rollout, i: int, reason: str, stage: str) -> None:
+        """Count and tell a failure of an actor, which goes on with `stage`, see `Seat`.
+
+        Raises:
+            UserError: it has failed too often.
+        """
+        seat, rollout.refs[i], rollout.begun[i] = rollout.seats[i], None, time.monotonic()
+        seat.stage = stage
+        seat.failures += 1
+        seat.attempt += 1
+        if seat.failures > self._max_retry:
+            raise UserError(f"Actor {seat.index} failed {seat.failures} times in a row. The last time, {reason}.")
+        logger.warning(
+            "Actor %d failed: %s. It is replaced, and its episodes are truncated (failure %d, at most %d in a row).",
+            *(seat.index, reason, seat.failures, self._max_retry),
+        )
+
+    # What has arrived.
+
+    def _hand_out(self, rollout: Rollout, now: int) -> tuple[dict[str, Any], dict[str, float]]:
+        """Return the block of a complete rollout and the figures of all ranks, and count them."""
+        blocks = [tree_map(lambda leaf: torch.from_numpy(leaf.copy()), answer["block"]) for answer in rollout.answers]
+        for seat, block in zip(rollout.seats, blocks, strict=True):
+            if len(seat.cut) and not self._on_policy:
+                obs = tree_map(lambda leaf, seat=seat: leaf[list(seat.cut)], seat.last_obs)
+                block["cut"] = {"env": torch.tensor(list(seat.cut)), "obs": obs}
+            seat.cut, seat.last_obs = (), block["last_obs"]
+        if self._shares_random_state:
+            set_random_state(rollout.answers[0]["random"])
+        block = join_blocks(blocks)
+        if not self._on_policy:
+            block["actor"] = torch.tensor(self._seats.index(rollout.seats[0]))
+        played: Any = Counter()
+        for answer in rollout.answers:
+            played.update(answer["figures"])
+        self._sums.update(lag=now - rollout.version, blocks=1, seconds=played["duration"], env_step=played["env_step"])
+        played["duration"] /= len(self._seats)  # they play at the same time
+        total = allreduce_data({**played, "rank": 1, "interrupt": int(self._guard.requested)})
+        self.envstep += int(total["env_step"])
+        self.episode_count += int(total["episode"])
+        self.interrupted = total["interrupt"] > 0
+        total["duration"] /= total.pop("rank")
+        return block, total
+
+    def figures(self) -> dict[str, float]:
+        """Return the means since the last call: the lag of a block, and the env steps that an actor plays a second."""
+        sums, self._sums = (
+            allreduce_data({"blocks": 0, "seconds": 0.0, "lag": 0, "env_step": 0, **self._sums}),
+            Counter(),
+        )
+        if not sums["blocks"]:
+            return {}
+        return {
+            "actors/lag": sums["lag"] / sums["blocks"],
+            "actors/env_step_per_second": sums["env_step"] / max(sums["seconds"], 1e-9),
+        }
+
+    # Checkpoints.
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the counts; they are the same on all ranks."""
+        return {"envstep": self.envstep, "episode_count": self.episode_count, "attributes": {}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.envstep, self.episode_count = state["envstep"], state["episode_count"]
+
+    def local_state_dict(self) -> dict[str, Any]:
+        """Return the states of this rank's actors after their rollouts, which it waits for, and these rollouts."""
+        for rollout in self._running:
+            while not self._look(rollout):
+                self._wait([rollout])
+        return {
+            "actors": [
+                {"state": self._ask_state(seat), "last_obs": seat.last_obs, "cut": list(seat.cut)}
+                for seat in self._seats
+            ],
+            "rollouts": [
+                {
+                    "seats": [self._seats.index(seat) for seat in rollout.seats],
+                    "version": rollout.version,
+                    "answers": [
+                        answer | {"block": tree_map(torch.from_numpy, tree_map(np.copy, answer["block"]))}
+                        for answer in rollout.answers
+                    ],
+                }
+                for rollout in self._running
+            ],
+        }
+
+    def _ask_state(self, seat: Seat) -> dict[str, Any] | None:
+        """Return an actor's state; None if it has none, because it has not played or has just died."""
+        played = seat.last_obs is not None or any(seat in rollout.seats for rollout in self._running)
+        if seat.state is not None or not played:
+            return seat.state
+        with suppress(self._ray.exceptions.RayError):
+            return self._ray.get(seat.handle.state.remote(), timeout=self._timeout)
+        return None
+
+    def load_local_state_dict(self, state: dict[str, Any]) -> list[int]:
+        """Restore a state that `local_state_dict` returned; an actor restores its own when it plays next."""
+        for seat, own in zip(self._seats, state["actors"], strict=True):
+            seat.state, seat.last_obs, seat.cut = own["state"], own["last_obs"], own["cut"]
+            seat.attempt = int(seat.state is None and seat.last_obs is not None)
+        for saved in state["rollouts"]:
+            seats = [self._seats[i] for i in saved["seats"]]
+            self._idle.remove(seats)
+            answers = [answer | {"block": to_arrays(answer["block"])} for answer in saved["answers"]]
+            self._running.append(Rollout(seats, saved["version"], answers=answers))
+        return []
+
+    def _kill(self) -> None:
+        for seat in self._seats:
+            with suppress(self._ray.exceptions.RayError):
+                self._ray.kill(seat.handle)
+
+
+def join_blocks(blocks: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the rollout blocks `[T, N, ...]` of several actors as one block of all their environments."""
+    if len(blocks) == 1:
+        return blocks[0]
+    num_envs, total = blocks[0]["reward"].shape[1], sum(block["reward"].shape[1] for block in blocks)
+    first = blocks[0].keys() - {"final_index", "final_obs", "last_obs"}
+    joined = {key: tree_map(lambda *leaves: torch.cat(leaves, 1), *(block[key] for block in blocks)) for key in first}
+    joined["last_obs"] = tree_map(lambda *leaves: torch.cat(leaves), *(block["last_obs"] for block in blocks))
+    ended = [(i * num_envs, block) for i, block in enumerate(blocks) if "final_index" in block]
+    if ended:
+        places = [index // num_envs * total + index % num_envs + n for n, b in ended for index in [b["final_index"]]]
+        place_K, order_K = torch.cat(places).sort()
+        final = tree_map(lambda *leaves: torch.cat(leaves)[order_K], *(block["final_obs"] for _, block in ended))
+        joined |= {"final_index": place_K, "final_obs": final}
+    return joined
+
+
+def find_source(setup: RunSetup) -> Callable[..., Source]:
+    """Return the function that creates the source of a run that plays: actors play if there are any, else the ranks."""
+    return play_apart if setup.cfg.policy.collect.actors else play
+
+
+def play_apart(setup: RunSetup, policy: Policy, guard: InterruptGuard, stack: ExitStack) -> Source:
+    """Return a source of rollout blocks that actors play, see `Experiment`.
+
+    Raises:
+        ConfigError: the actors cannot be divided among the ranks.
+    """
+    count, ranks = setup.cfg.policy.collect.actors, get_world_size()
+    if count % ranks:
+        near = count // ranks * ranks
+        raise ConfigError(
+            f"policy.collect.actors={count} cannot be divided among {ranks} ranks: set it to "
+            f"{f'{near} or ' * bool(near)}{near + ranks}."
+        )
+    collector = ActorCollector(setup, policy, guard, stack)
+    sizes = copy.deepcopy(setup.cfg)
+    sizes.policy.divide = False  # an actor has the sizes of its rank
+    lines = {**describe_collecting(sizes, "an actor", count), "actors": f"{count} of Ray, {count // ranks} a rank"}
+    return Source(collector, lines, setup.limits["max_env_step"], figures=collector.figures)

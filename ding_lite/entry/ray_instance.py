@@ -1,0 +1,116 @@
+"""Starts Ray for the actors of a rank, or connects to the user's cluster, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import logging
+import os
+import secrets
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from ding_lite.utils.ranks.launch_environment import set_variables
+from ding_lite.utils.registry import ConfigError, load_extra
+
+PREFIX = "ding_lite_ray_"  # begins the name of Ray's directory, which must be short because it holds sockets
+
+
+def connect(actors: int, own: int, stack: ExitStack) -> Any:
+    """Return the module `ray`, connected: to a running instance if there is one, else to a new one for this rank.
+
+    Without RAY_ADDRESS, each rank starts an instance on its machine, which `stack` ends.
+
+    Args:
+        actors: number of actors of all ranks.
+        own: number of this rank's actors.
+        stack: disconnects.
+
+    Raises:
+        ConfigError: Ray is not installed, cannot be reached, or the cluster has fewer CPUs than actors.
+    """
+    stack.enter_context(set_variables(_variables()))
+    ray = load_extra("ray", "ray", "policy.collect.actors")
+    if ray.is_initialized():  # by the user's script
+        _check_cpus(ray, actors)
+        return ray
+    handlers = [(number, signal.getsignal(number)) for number in (signal.SIGTERM, signal.SIGINT)]
+    ray._private.worker.listen_error_messages = lambda *args: None  # prints ten lines for an actor that dies
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "logging_level": logging.ERROR}
+    address = os.environ.get("RAY_ADDRESS")
+    if not address:
+        own_instance = {"num_cpus": own, "num_gpus": 0, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+        quiet |= own_instance | {"_temp_dir": stack.enter_context(_directory())}
+    stack.callback(ray.shutdown)
+    try:
+        ray.init(address=address or "local", **quiet)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        where = f"RAY_ADDRESS={address}" if address else "this machine"
+        raise ConfigError(f"Ray cannot be used on {where}: {' '.join(str(error).split())[:200]}") from error
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in handlers:  # Ray replaces that of SIGTERM
+                signal.signal(number, handler)
+    if address:
+        _check_cpus(ray, actors)
+    return ray
+
+
+@functools.cache
+def _variables() -> dict[str, str]:
+    """Return the environment variables of Ray, some of which it sets itself and leaves behind."""
+    quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_CLIENT_MODE": "0"}
+    if "RAY_ADDRESS" in os.environ:
+        return quiet
+    # Only processes with this token can use the instance. Ray would leave one in the user's home.
+    return quiet | {"RAY_AUTH_TOKEN": secrets.token_hex(32)}
+
+
+def _check_cpus(ray: Any, actors: int) -> None:
+    cpus = int(ray.cluster_resources().get("CPU", 0))
+    if cpus < actors:
+        raise ConfigError(
+            f"policy.collect.actors={actors}, but the Ray cluster has {cpus} CPUs, and each actor needs one: set at "
+            f"most {cpus}, or add machines."
+        )
+
+
+@contextmanager
+def _directory() -> Iterator[str]:
+    """Create a directory for Ray's session, and finally remove it; also remove those of runs that were killed."""
+    for old in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with _lock(old) as is_free:
+            if is_free:
+                shutil.rmtree(old, ignore_errors=True)
+    path = tempfile.mkdtemp(prefix=PREFIX)
+    try:
+        with _lock(Path(path)):
+            yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[bool]:
+    """Lock a directory, which the kernel unlocks when this process ends; yield whether nobody else has locked it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:  # it is gone, or another user's
+        yield False
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        free = True
+    except OSError:
+        free = False
+    try:
+        yield free
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,197 @@
+"""Actors of Ray: the run is that without actors, or keeps its counts, and actors that fail are replaced."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import time
+import types
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+import torch
+
+from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
+from ding_lite.entry.actors import check_versions
+from ding_lite.entry.ray_instance import connect
+from ding_lite.utils import ConfigError, UserError
+from ding_lite.utils.origin import library_versions
+from dizoo.classic_control.cartpole.config import cartpole_a2c_config, cartpole_pg_config
+from dizoo.classic_control.pendulum.config import pendulum_sac_config
+from tests.entry.helpers import metrics, pair, result
+from tests.entry.test_resume import PAIRS, SHORT, assert_same, last_state
+
+pytest.importorskip("ray")
+SAC = [
+    *("policy.random_collect_size=32", "policy.learn.batch_size=32", "policy.learn.update_per_collect=4"),
+    *("policy.learn.learner.hook.log_show_after_iter=7", "policy.eval.evaluator.eval_freq=40"),
+]
+ALGORITHMS: dict[str, Any] = {name: (*PAIRS[name], SHORT[name]) for name in ("dqn", "r2d2", "ppo")}
+REFUSED: dict[str, Any] = {
+    name: (config, serial_pipeline_onpolicy, [])
+    for name, config in (("a2c", cartpole_a2c_config), ("pg", cartpole_pg_config))
+}
+ALGORITHMS["sac"] = (pendulum_sac_config, serial_pipeline, SAC)
+TIMES = ("seconds", "time", "collect/env_step_per_second", "actors/lag", "actors/env_step_per_second")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ray() -> Iterator[Any]:
+    """Start Ray once: runs use an instance that is there."""
+    with ExitStack() as stack:
+        yield connect(4, 4, stack)
+
+
+@pytest.fixture(autouse=True)
+def own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def train(name: str, folder: str, *overrides: str, **limits: Any) -> Path:
+    config, pipeline, short = (ALGORITHMS | REFUSED)[name]
+    limits = {"max_env_step": 256} | limits
+    pipeline(
+        (config.main_config, config.create_config),
+        seed=0,
+        overrides=(f"exp_name={folder}", *short, *overrides),
+        **limits,
+    )
+    return Path(folder)
+
+
+def whole_state(folder: Path, actor: bool = False) -> dict[str, Any]:
+    """Return all that a checkpoint holds, with an actor's environments and memory in their usual places."""
+    state = last_state(str(folder))
+    own = state["local"]
+    if actor:
+        (seat,) = own["collector"]["actors"]
+        own |= {"collector": seat["state"]["collector"], "collect_mode": seat["state"]["policy"]}
+    return state
+
+
+@pytest.mark.parametrize("name", ["dqn", "r2d2", "ppo", pytest.param("sac", marks=pytest.mark.slow)])
+def test_one_actor_without_lag_is_the_run_without_actors(name: str) -> None:
+    alone = train(name, "alone")
+    apart = train(name, "apart", "policy.collect.actors=1", "policy.collect.max_lag=0")
+    assert_same(whole_state(alone), whole_state(apart, actor=True))
+    rows = [[{k: v for k, v in row.items() if k not in TIMES} for row in metrics(f)] for f in (alone, apart)]
+    assert rows[0] == rows[1]
+
+
+RESUME = ("exp_name=parts", "policy.learn.resume_training=True")
+
+
+@pytest.mark.parametrize("name", ["dqn", pytest.param("ppo", marks=pytest.mark.slow)])
+def test_a_resumed_run_with_one_actor_equals_the_whole_run(name: str) -> None:
+    words = ("policy.collect.actors=1", "policy.collect.max_lag=0", "env.stop_value=None")
+    whole = train(name, "whole", *words)
+    train(name, "parts", *words, max_env_step=128)
+    time.sleep(1.0)  # or TensorBoard gives the next file the same name
+    assert_same(whole_state(whole, True), whole_state(train(name, "parts", *words, *RESUME), True))
+
+
+def played(folder: Path) -> Iterator[dict[str, torch.Tensor]]:
+    """Yield what replay and rollouts on their way hold of each actor: columns `[T, N]`, from the oldest row on."""
+    local = last_state(str(folder))["local"]
+    ring = local["replay"]["ring"]
+    for number, part in enumerate([ring, *ring["others"]]):
+        assert part["size"] == part["cursor"]
+        columns = {"episode_step": part["episode_step"], "traj_flag": part["columns"]["traj_flag"]}
+        columns = {key: column.view(part["size"], -1) for key, column in columns.items()}
+        for rollout in local["collector"]["rollouts"]:
+            if rollout["seats"] == [number]:
+                block, lost = rollout["answers"][0]["block"], rollout["answers"][0]["lost"]
+                columns["traj_flag"][-1, lost] = True  # as when the block arrives
+                columns = {key: torch.cat([column, block[key]]) for key, column in columns.items()}
+        yield columns
+
+
+def test_episodes_go_on_when_a_run_with_lag_is_resumed() -> None:
+    words = ("policy.collect.actors=2", "env.stop_value=None", "policy.random_collect_size=0")
+    for more, limit in (((), 256), (RESUME, 512)):
+        folder = train("dqn", "parts", *words, *more, max_env_step=limit)
+        assert result(folder)["envstep"] == limit
+        time.sleep(1.0)
+    for columns in played(folder):
+        step_TN, cut_TN = columns["episode_step"], columns["traj_flag"]
+        assert len(step_TN) > 20
+        assert torch.equal(step_TN[1:], torch.where(cut_TN[:-1], 0, step_TN[:-1] + 1))
+
+
+class Faulty(gymnasium.Wrapper):
+    """CartPole that dies, raises or hangs where a file of this name is; only once."""
+
+    def __init__(self, cfg: dict[str, Any]) -> None:
+        super().__init__(gymnasium.make("CartPole-v1"))
+        self.folder, self.left = Path(cfg["folder"]), 20
+
+    def step(self, action: Any) -> Any:
+        self.left -= 1
+        for name in ("die", "raise", "hang") if self.left <= 0 else ():
+            with suppress(FileNotFoundError):
+                (self.folder / name).unlink()
+                self.left = 20
+                if name == "die":
+                    os._exit(1)
+                time.sleep(1000 if name == "hang" else 1 / 0)
+        return super().step(action)
+
+
+def test_an_actor_that_dies_raises_or_hangs_is_replaced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("die", "raise", "hang"):
+        (tmp_path / name).touch()
+    envs = (Faulty, [{"folder": str(tmp_path)}] * 2, [{"folder": "nowhere"}])
+    words = ("exp_name=run", "policy.collect.actors=2", "policy.collect.actor_timeout=10")
+    serial_pipeline(pair(), env_setting=envs, max_env_step=600, overrides=words)
+    for columns in played(Path("run")):  # a new episode begins only where the one before is cut
+        step_TN, cut_TN = columns["episode_step"], columns["traj_flag"]
+        assert cut_TN[:-1][step_TN[1:] == 0].all()
+    lines = [line for line in caplog.messages if line.startswith("Actor")]
+    assert len(lines) == 3, lines
+    for cause in (
+        "its process died",
+        "ZeroDivisionError: division by zero",
+        "has not finished its rollout in 10 seconds",
+    ):
+        assert sum(cause in line for line in lines) == 1
+    assert result(Path("run"))["envstep"] == 600
+
+
+def test_bad_input_gives_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def message(*overrides: str, name: str = "dqn") -> str:
+        with pytest.raises(UserError) as error:
+            train(name, "run", *overrides)
+        return str(error.value)
+
+    assert "actors=5, but the Ray cluster has 4 CPUs" in message("policy.collect.actors=5")
+    lagging = ("policy.collect.actors=1", "policy.collect.max_lag=3")
+    assert "'a2c' is strictly on-policy" in message(*lagging, name="a2c")
+    assert "'pg' learns from whole episodes" in message("policy.collect.actors=1", name="pg")
+    with pytest.raises(UserError, match=r"has torch .* and that of the ranks has 1\.0: install the same"):
+        check_versions(library_versions() | {"torch": "1.0"})
+    train("dqn", "alone")
+    words = ("exp_name=alone", "policy.learn.resume_training=True", "policy.collect.actors=2")
+    assert "1 rank(s) with 0 actors, and this run has 1 with 2: only as many" in message(*words)
+
+
+def test_environments_that_cannot_be_sent_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(build: Any) -> None:
+        words = ("exp_name=run", "policy.collect.actors=1", "policy.collect.actor_timeout=60")
+        serial_pipeline(pair(), env_setting=(build, [{}], [{}]), max_env_step=600, overrides=words)
+
+    lock = threading.Lock()
+    with pytest.raises(ConfigError, match=r"module tests\.entry\.test_actors.*cannot pickle '_thread.lock'"):
+        run(lambda cfg: (lock, gymnasium.make("CartPole-v1"))[1])
+    module = types.ModuleType("only_here")  # a module that the machine of an actor does not have
+    monkeypatch.setitem(sys.modules, "only_here", module)
+    exec("import gymnasium\ndef build(cfg):\n    return gymnasium.make('CartPole-v1')", vars(module))
+    with pytest.raises(UserError, match=f"machine '{socket.gethostname()}' cannot import only_here"):
+        run(module.build)
