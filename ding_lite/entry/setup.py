@@ -58,7 +58,8 @@ UNSET = "unset"
 # Rank 0 alone uses the directory and decides whether the run continues in it; notes are messages; machines may have
 # different numbers of cores. The environment gives the shapes to ranks whose config does not, and checks all others.
 MAY_DIFFER = {
-    *("exp_name", "policy.learn.resume_training", "notes", "env.manager.num_threads", "policy.num_threads"),
+    *("exp_name", "policy.learn.resume_training", "policy.learn.allow_lost_replay", "notes"),
+    *("env.manager.num_threads", "policy.num_threads"),
     *("policy.model", "policy.model.obs_shape", "policy.model.action_shape"),  # the first is a key if it is empty
 }
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # glibc's malloc.h

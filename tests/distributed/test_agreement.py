@@ -37,7 +37,7 @@ def own_machine(cfg: dict[str, Any], rank: int) -> None:
     cfg["notes"].append(rank)
     cfg["env"]["manager"]["num_threads"] += rank
     if rank == 1:  # it came back with `resume`, and read the shapes from the run's directory
-        cfg["policy"]["learn"]["resume_training"] = True
+        cfg["policy"]["learn"].update(resume_training=True, allow_lost_replay=False)
         cfg["policy"]["model"] = {"obs_shape": 4, "action_shape": 2}
 
 
