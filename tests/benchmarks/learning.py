@@ -1,7 +1,7 @@
 """Do the configs of dizoo learn, how fast, on one process and on several: ``python -m tests.benchmarks.learning``.
 
 Every run is a process of its own, as a user starts it, from its config file until the config's stop value or a limit of
-env steps; several processes share the batch and the collect. Seconds are of the whole command, evaluations included.
+env steps; several processes share its sizes (`--divide`). Seconds are of the whole command, evaluations included.
 A stop value that one evaluation reached can be luck: the best checkpoint is evaluated again, over new episodes.
 """
 
@@ -102,9 +102,6 @@ def learn(name: str, seed: int, nproc: int, folder: Path, timeout: float = 4 * 3
     """
     run = RUNS[name]
     path = ROOT / "dizoo" / run.config
-    ddp = path.with_name(path.name.replace("_config.py", "_ddp_config.py"))
-    if nproc > 1 and ddp.exists():
-        path = ddp
     overrides = [*run.overrides, f"exp_name={folder}/{name}_{nproc}_{seed}", f"max_env_step={run.max_env_step}"]
     cfg = compile_config(path, overrides=list(run.overrides))
     words = ["-m", "ding_lite", "-m", run.mode, "-c", str(path), "-s", str(seed), *overrides]
@@ -112,10 +109,7 @@ def learn(name: str, seed: int, nproc: int, folder: Path, timeout: float = 4 * 3
     if nproc == 1:
         done = finish(start([sys.executable, *words], cwd=folder), timeout)
     else:
-        sizes = {"learn.batch_size": cfg.policy.learn.batch_size}
-        sizes |= {f"collect.{key}": cfg.policy.collect.get(key) for key in ("n_sample", "n_episode")}
-        words += [f"policy.{key}={value // nproc}" for key, value in sizes.items() if value]
-        done = launch([*words, "policy.multi_gpu=True"], nproc, timeout, cwd=folder, fresh=True)
+        done = launch([*words, "--divide"], nproc, timeout, cwd=folder, fresh=True)
     wall = time.perf_counter() - began
     if done.returncode:
         raise RuntimeError(f"{name}, seed {seed}, {nproc} process(es): {done.stderr[-2000:]}")

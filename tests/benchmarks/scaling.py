@@ -37,16 +37,14 @@ class Run(NamedTuple):
     """A task.
 
     Attributes:
-        one: the config of one process.
-        shared: a config for two processes that divides batch and samples; empty: `--divide` does it.
+        config: its config file.
         limit: the command's limit of one process, about ten seconds of work.
         every: learner iterations between two records.
         goals: the ratios to reach, each and shared; None: no goal.
         overrides: what differs from the file.
     """
 
-    one: str
-    shared: str
+    config: str
     limit: tuple[str, int]
     every: int
     goals: tuple[float | None, float | None]
@@ -54,21 +52,17 @@ class Run(NamedTuple):
 
 
 def _cartpole(kind: str, steps: int, every: int, shared: float | None = 0.95) -> Run:
-    files = (CARTPOLE.format(kind), CARTPOLE.format(f"{kind}_ddp"))
-    return Run(*files, ("max_env_step", steps), every, (1.6, shared))
+    return Run(CARTPOLE.format(kind), ("max_env_step", steps), every, (1.6, shared))
 
 
 RUNS = {
     "cartpole_dqn": _cartpole("dqn", 30_000, 500),
     "cartpole_ppo": _cartpole("ppo", 80_000, 100),
     "cartpole_a2c": _cartpole("a2c", 250_000, 100),
-    "cartpole_pg": _cartpole("pg", 250_000, 5)._replace(shared=""),
-    "cartpole_bc": Run(
-        *(CARTPOLE.format("bc"), CARTPOLE.format("bc_ddp"), ("max_train_iter", 20_000), 500, (1.6, None), OFFLINE)
-    ),
+    "cartpole_pg": _cartpole("pg", 250_000, 5),
+    "cartpole_bc": Run(CARTPOLE.format("bc"), ("max_train_iter", 20_000), 500, (1.6, None), OFFLINE),
     "pong_dqn": Run(
         "dizoo/atari/pong_dqn_ddp_config.py",
-        "",
         ("max_env_step", 6_000),
         *(20, (1.6, 1.5), (*ATARI, "policy.random_collect_size=1000")),
     ),
@@ -79,11 +73,10 @@ def rate(run: Run, ranks: int, mode: str, options: list[str]) -> float:
     """Run the command in an empty directory, or `ranks` of them at once; return env steps or iterations a second."""
     name, limit = run.limit
     grows = ranks if mode == "each" and name == "max_env_step" else 1
-    config = run.shared if mode == "shared" and ranks > 1 and run.shared else run.one
-    words = [sys.executable, "-m", "ding_lite", "-c", str(ROOT / config), "-s", "0"]
+    words = [sys.executable, "-m", "ding_lite", "-c", str(ROOT / run.config), "-s", "0"]
     if ranks > 1 and mode != "apart":
         words += ["--nproc", str(ranks)]
-        words += ["--divide"] if mode == "shared" and not run.shared else ["policy.multi_gpu=True"]
+        words += ["--divide"] if mode == "shared" else ["policy.multi_gpu=True"]
     words += [*OVERRIDES, *run.overrides, f"policy.learn.learner.hook.log_show_after_iter={run.every}"]
     words += [*options, f"{name}={limit * grows}"]
     with ExitStack() as stack:

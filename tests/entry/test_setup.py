@@ -1,4 +1,4 @@
-"""Only `policy_process` changes the process of a run, and restores the threads."""
+"""Only `policy_process` changes the process of a run, and restores the threads; ranks may share environments."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import gymnasium
 import pytest
 import torch
 
@@ -14,6 +15,7 @@ from ding_lite.entry.setup import policy_process, prepare_run
 from ding_lite.utils.ranks.launch_environment import usable_cores
 from ding_lite.utils.seed import random_state
 from tests.distributed.launcher import ROOT, run_forked
+from tests.distributed.on_ranks import call_on_ranks
 from tests.entry.helpers import SHORT, pair
 from tests.policy.helpers import parameter_hash
 
@@ -101,3 +103,20 @@ def test_freed_blocks_are_not_mapped_anew() -> None:
     # four blocks are 16,384 pages of 4 KB each time
     given_back, kept = page_faults("given back"), page_faults("kept")
     assert kept <= given_back / 20
+
+
+def limited_cartpole(limit: int) -> gymnasium.Env:
+    return gymnasium.make("CartPole-v1", max_episode_steps=limit)
+
+
+def own_limits() -> list[int]:
+    """Return the limits of the environments that this rank builds, of four."""
+    setting = (limited_cartpole, [7, 8, 9, 10], [11])
+    setup = prepare_run(pair(), env_setting=setting, overrides=["policy.divide=True"])
+    assert setup.cfg.env.collector_env_num == len(setup.builders[0])
+    specs = [build(None).spec for build in setup.builders[0]]
+    return [spec.max_episode_steps for spec in specs]
+
+
+def test_ranks_share_the_environments_of_env_setting() -> None:
+    assert call_on_ranks(own_limits, nproc=3) == [[7, 8], [9], [10]]
