@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import ast
 import os
-import shutil
 import signal
 import sys
 import time
@@ -18,7 +17,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ding_lite.utils.checkpoint.run_directory import has_checkpoint
 from ding_lite.utils.directory_lock import is_active
 from ding_lite.utils.ranks.launch_environment import loopback, set_variables
 from ding_lite.utils.registry import UserError, load_extra
@@ -84,7 +82,8 @@ def start_run(
     """
     if executor is None:
         return RunProcess(words, args.jobs * args.nproc if args.jobs > 1 else 1)
-    return SubmittedRun(executor, Job(words, ["resume", directory, *process_words(args)], directory), directory)
+    again = ["--resume"] * (words[0] == "train")  # a job that is requeued does the same, and so continues its run
+    return SubmittedRun(executor, Job([*words, *again]), directory)
 
 
 def process_words(args: argparse.Namespace) -> list[str]:
@@ -92,21 +91,11 @@ def process_words(args: argparse.Namespace) -> list[str]:
     return ["--nproc", str(args.nproc), "--max-restarts", str(args.max_restarts)]
 
 
-def _is_active(directory: str) -> bool:
-    return os.path.isdir(directory) and is_active(directory)
-
-
 class Job:
-    """What a job does: it runs a command line, or continues its run if that has a checkpoint already.
+    """What a job does: it runs a command line, whose `words` follow `ding_lite`."""
 
-    Args:
-        words: the words after `ding_lite`.
-        resume: those that continue the run.
-        directory: the run's directory.
-    """
-
-    def __init__(self, words: Sequence[str], resume: Sequence[str], directory: str) -> None:
-        self._words, self._resume, self._directory = words, resume, directory
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = words
 
     def __call__(self) -> tuple[int, str]:
         """Return the exit status of the process, and the last line that it printed."""
@@ -115,12 +104,7 @@ class Job:
         if place.num_tasks > 1:  # each task of the job is a rank
             submitit.helpers.TorchDistributedEnvironment().export(set_cuda_visible_devices=False, overwrite=True)
             os.environ.update({"MASTER_ADDR": loopback()} if place.num_nodes == 1 else {})
-        words = self._words
-        if words[0] == "train" and has_checkpoint(self._directory):
-            words = self._resume
-        elif words[0] == "train" and place.global_rank == 0 and not _is_active(self._directory):
-            shutil.rmtree(self._directory, ignore_errors=True)  # of an attempt that ended before its first checkpoint
-        process = RunProcess(words)
+        process = RunProcess(self._words)
         with passing_signals_on(lambda: [process]) as signalled:
             while process.status is None:
                 time.sleep(PERIOD)
@@ -160,7 +144,8 @@ class SubmittedRun:
     @property
     def status(self) -> int | None:
         """Exit status, None before its end."""
-        if self._end is None and self._job.done(force_check=bool(self._signum)) and not _is_active(self._directory):
+        saves = os.path.isdir(self._directory) and is_active(self._directory)  # if it was cancelled
+        if self._end is None and self._job.done(force_check=bool(self._signum)) and not saves:
             self._end = (128 + self._signum, "") if self._signum else self._read_end()
         return self._end[0] if self._end else None
 
