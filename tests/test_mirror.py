@@ -36,6 +36,7 @@ COVERED = {
     "model/test_vac.py": ["model/actor_heads.py", "model/arguments.py"],
     "policy/test_base.py": ["policy/common_keys.py"],
     "policy/continuous/test_ddpg.py": ["policy/continuous/td3.py"],
+    "policy/continuous/test_recurrent.py": ["model/recurrent_qac.py"],
     "policy/value/test_distributional.py": ["policy/value/iqn.py"],
     "policy/value/test_losses.py": ["policy/value/mdqn.py", "policy/value/qrdqn.py", "policy/value/sql.py"],
     "rl_utils/test_distribution.py": ["rl_utils/compat.py"],

@@ -182,6 +182,8 @@ RENAMED_IDS = {
 OLD_ANTS, CONTACTS = ("Ant-v2", "Ant-v3"), "env.kwargs.use_contact_forces"  # off by default in Ant-v4
 # Policies whose class in DI-engine also takes action_space='hybrid', and the policy that does so here.
 HYBRID_POLICIES = {"ddpg": "paddpg"}
+# Policies that have another class if their networks have a memory.
+RECURRENT_POLICIES = {"sac": "recurrent_sac", "td3": "recurrent_td3"}
 # Other names of types and optimizers, and the name used here; with an empty buffer type, policy.priority determines it.
 NAMES: dict[str, dict[str, str]] = {
     "env_manager": {
@@ -242,12 +244,19 @@ def _rename_type(part: str, name: Any, path: str, notes: list[str]) -> Any:
     return own
 
 
-def choose_hybrid(user: dict[str, Any], notes: list[str]) -> None:
-    """Replace the type of a policy by that of its variant for hybrid actions if `action_space` is 'hybrid'."""
-    name = get_key(user, "policy.type")
-    if isinstance(name, str) and name in HYBRID_POLICIES and "hybrid" in given_action_spaces(user).values():
-        set_key(user, "policy.type", HYBRID_POLICIES[name])
-        notes.append(f"policy.type '{name}' with action_space='hybrid' is '{HYBRID_POLICIES[name]}' here.")
+def choose_variant(user: dict[str, Any], notes: list[str]) -> None:
+    """Replace the type of a policy by that of its variant for hybrid actions, or for networks with a memory."""
+    name, lstm_type = get_key(user, "policy.type"), get_key(user, "policy.model.lstm_type")
+    if not isinstance(name, str):
+        return
+    if name in HYBRID_POLICIES and "hybrid" in given_action_spaces(user).values():
+        variant, option = HYBRID_POLICIES[name], "action_space='hybrid'"
+    elif name in RECURRENT_POLICIES and lstm_type is not None:
+        variant, option = RECURRENT_POLICIES[name], f"model.lstm_type={lstm_type!r}"
+    else:
+        return
+    set_key(user, "policy.type", variant)
+    notes.append(f"policy.type '{name}' with {option} is '{variant}' here.")
 
 
 def given_action_spaces(user: dict[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from ding_lite.config import schema as sc
 from ding_lite.config.checks import check_policy, check_schedule, check_values, round_counts
 from ding_lite.config.compat import (
     IGNORED_KEYS,
-    choose_hybrid,
+    choose_variant,
     import_module,
     rename_buffer,
     rename_keys,
@@ -244,7 +244,7 @@ def _merge_user(
     user = sc.merge(translate_create(sc.plain(pair[1], "create_config"), notes), sc.plain(pair[0], "main_config"))
     texts = _apply_overrides(user, overrides)
     rename_buffer(user, notes)
-    choose_hybrid(user, notes)
+    choose_variant(user, notes)
     if get_key(user, "policy.divide") is True and get_key(user, "policy.multi_gpu") is None:
         set_key(user, "policy.multi_gpu", True)
     _take_module(user)

@@ -32,8 +32,11 @@ def weighted_mean(x: Tensor, weight: Tensor | None) -> Tensor:
 
 
 def sum_of_means(x_CB: Tensor, weight_B: Tensor | None = None) -> Tensor:
-    """Return sum_c mean_b(weight_b x_cb), a scalar, such as the loss of several critics. None: all weights are 1."""
-    return (x_CB if weight_B is None else x_CB * weight_B).mean(-1).sum()
+    """Return sum_c mean_b(weight_b x_cb), a scalar, such as the loss of several critics. None: all weights are 1.
+
+    Of sequences `[C, T, B]`, the mean is over all steps.
+    """
+    return (x_CB if weight_B is None else x_CB * weight_B).flatten(1).mean(-1).sum()
 
 
 @torch.no_grad()

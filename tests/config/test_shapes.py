@@ -230,6 +230,8 @@ UNIT = {
     "redq",
     "tqc",
     "td3",
+    "recurrent_sac",
+    "recurrent_td3",
     "ddpg",
     "d4pg",
     "paddpg",

@@ -39,7 +39,10 @@ SPACES = {
 SEQUENCES = {
     "acer": ["policy.unroll_len=4"],
     "impala": ["policy.unroll_len=4"],
-    "r2d2": ["policy.unroll_len=4", "policy.burnin_step=2", "policy.nstep=3"],
+    **{
+        name: ["policy.unroll_len=4", "policy.burnin_step=2", "policy.nstep=3"]
+        for name in ("r2d2", "recurrent_sac", "recurrent_td3")
+    },
 }
 # Which environments each rank has: of equal numbers where ranks share a data set, else of different ones.
 EVEN = {1: [range(6)], 2: [range(3), range(3, 6)], 3: [range(2), range(2, 4), range(4, 6)]}
@@ -87,11 +90,19 @@ class PartlyTouched(nn.Module):
         super().__init__()
         self.model, self.rare = model, nn.Linear(4, 4)
 
-    def forward(self, obs: Tensor, **kwargs: Any) -> dict[str, Any]:
+    def __getattr__(self, name: str) -> Any:
+        return super().__getattr__(name) if name in ("model", "rare") else getattr(self.model, name)
+
+    def forward(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+        if isinstance(obs, dict):  # sequences, for a network with a memory
+            return self.model({**obs, "obs": self._touch(obs["obs"])}, **kwargs)
+        return self.model(self._touch(obs), **kwargs)
+
+    def _touch(self, obs: Tensor) -> Tensor:
         marked = obs[..., :1] == MARK
         if obs.is_cuda or marked.any():  # a loss that waits for a GPU could not be captured
             obs = torch.where(marked, self.rare(obs), obs)
-        return self.model(obs, **kwargs)
+        return obs
 
 
 def compile_problem(name: str, kind: str, overrides: list[str]) -> EasyDict:

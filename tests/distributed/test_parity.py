@@ -77,6 +77,12 @@ OPTIONS = {
          "policy.model.action_mask=[[1,0],[0,1],[0,0]]"],
     ],
     "discrete_cql": [["policy.nstep=3", "policy.learn.target_theta=0.1"]],
+    "recurrent_sac": [
+        parity.SEQUENCES["recurrent_sac"], [*parity.SEQUENCES["recurrent_sac"], "policy.model.lstm_type=gru"],
+    ],
+    "recurrent_td3": [
+        [*parity.SEQUENCES["recurrent_td3"], "policy.priority=True", "policy.priority_IS_weight=True"],
+    ],
     "redq": [["policy.learn.actor_update_freq=2"]],
     "tqc": [["policy.nstep=3", "policy.priority=True", "policy.priority_IS_weight=True"]],
     "sac": [

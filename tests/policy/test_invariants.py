@@ -22,14 +22,18 @@ from tests.policy.helpers import OURS, batches_of, compile_for, parameter_hash, 
 
 DEFAULTS = {name: POLICY_REGISTRY.find(name).default_config() for name in OURS}
 WEIGHTED = [name for name in OURS if "priority_IS_weight" in DEFAULTS[name]]
-# M-DQN's one step is discounted by the config's number; tests/policy/value/test_r2d2.py has the sequences of R2D2.
-BOOTSTRAPPED = [name for name in WEIGHTED if name not in ("mdqn", "r2d2")]
+# M-DQN's one step is discounted by the config's number; sequences have tests of their own.
+BOOTSTRAPPED = [name for name in WEIGHTED if name not in ("mdqn", "r2d2", "recurrent_sac", "recurrent_td3")]
 NOISY = [name for name in OURS if "noisy_net" in DEFAULTS[name]]
 EPSILON = [name for name in OURS if "eps" in DEFAULTS[name].other]
 FOLLOWED = [name for name in OURS if "target_theta" in DEFAULTS[name].learn]
 COPIED = [name for name in OURS if "target_update_freq" in DEFAULTS[name].learn]
 MAIN_LOSSES = ("total_loss", "critic_loss", "q_loss", "dis_loss")  # those that importance weights enter
-RARELY = {"td3": 2, "td3_bc": 2}  # iterations from one update of the targets to the next, if several
+RARELY = {
+    "td3": 2,
+    "td3_bc": 2,
+    "recurrent_td3": 2,
+}  # iterations from one update of the targets to the next, if several
 # Figures of options, of kinds of actions, and one of a collect.
 OPTIONAL = {"kl", "kl_div", "explained_variance", "clipped_share", "accuracy", "action_error"}
 OPTIONAL |= {"alpha_loss", "alpha_grad_norm", "lagrange", "lagrange_loss", "lagrange_grad_norm"}

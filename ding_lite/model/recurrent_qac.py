@@ -1,0 +1,92 @@
+"""Actor-critic networks with memories, whose critics estimate Q(s, a).
+
+Shapes: T rows of a sequence, U of these to learn from, B sequences, F features, D dimensions of an action, C critics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from ding_lite.model.arguments import with_arguments_of
+from ding_lite.model.qac import QAC
+from ding_lite.model.recurrent import RecurrentCore, State, run_core, unroll
+from ding_lite.utils.registry import MODEL_REGISTRY
+
+States = dict[str, State]  # of the networks 'actor' and 'critic', each of which has a memory of its own
+
+
+class SequenceEncoder(nn.Module):
+    """An encoder and a recurrent core, which turn sequences of observations into features.
+
+    Args:
+        encoder: maps observations to F features.
+        core: maps sequences of features to features.
+        owner: the network that has this memory, 'actor' or 'critic'.
+    """
+
+    def __init__(self, encoder: nn.Module, core: RecurrentCore, owner: str) -> None:
+        super().__init__()
+        self.encoder, self.core, self.owner = encoder, core, owner
+
+    def run(self, obs: Any, prev_state: State | None = None, **sequence: Any) -> dict[str, Any]:
+        """Return `features` `[T, B, F]` of observations `[T, B, ...]`, and the states that `run_core` returns."""
+        y_TBF, _, states = run_core(self.encoder, self.core, obs, prev_state, **sequence)
+        return {"features": y_TBF, **states}
+
+    def forward(self, inputs: dict[str, Any]) -> Tensor:
+        """Return the features of all rows, `[T, B, F]`, or of the successors of some, `[U, B, F]`, without gradient.
+
+        Args:
+            inputs: `obs`, `episode_start` and `prev_state` of sequences, as `SequenceView` makes them, but a state for
+                each network; for successors also `last_step` `[U, B]`, the rows that they follow, and `last_obs`,
+                `final_obs` and `final_index`.
+        """
+        state = inputs["prev_state"][self.owner]
+        if "last_step" not in inputs:
+            return self.run(inputs["obs"], state, episode_start=inputs["episode_start"])["features"]
+        _, next_TBF = unroll(self.run, "features", {**inputs, "prev_state": state})
+        return next_TBF.gather(0, inputs["last_step"].unsqueeze(-1).expand(-1, -1, next_TBF.shape[-1]))
+
+
+@MODEL_REGISTRY.register("recurrent_qac")
+class RecurrentQAC(QAC):
+    """`QAC` whose actor and critics have a memory each, of as many features as the encoder's last layer.
+
+    Args:
+        lstm_type: 'lstm', 'gru' or 'normal', see `RecurrentCore`.
+        **options: see `QAC`.
+    """
+
+    modes: ClassVar[tuple[str, ...]] = (*QAC.modes, "remember")
+
+    @with_arguments_of(QAC)
+    def __init__(
+        self,
+        *args: Any,
+        lstm_type: str = "lstm",
+        encoder_hidden_size_list: Sequence[int] = (64,),
+        **options: Any,
+    ) -> None:
+        super().__init__(*args, encoder_hidden_size_list=encoder_hidden_size_list, **options)
+        for name in ("actor", "critic"):
+            network = getattr(self, name)
+            network.encoder = SequenceEncoder(network.encoder, RecurrentCore(self.size, self.size, lstm_type), name)
+
+    def forward(self, inputs: Any, mode: str, **sequence: Any) -> dict[str, Any]:
+        """Return the result of the method named `mode`.
+
+        With `mode='compute_actor'`, `inputs` are observations `[T, B, ...]`, and so the outputs `[T, B, D]`; the states
+        of both networks are `next_state`. `sequence` may contain `prev_state` and `episode_start`, see `run_core`.
+        """
+        if mode == "compute_critic":
+            return super().forward(inputs, mode)
+        prev_state = sequence.pop("prev_state", None) or {"actor": None, "critic": None}
+        parts = {name: getattr(self, name).encoder.run(inputs, state, **sequence) for name, state in prev_state.items()}
+        output = {"next_state": {name: part["next_state"] for name, part in parts.items()}}
+        if mode == "remember":
+            return output
+        action = self.actor.head(parts["actor"]["features"])
+        return {"action" if self.action_space == "regression" else "logit": action, **output}
