@@ -14,7 +14,7 @@ Shapes: E streams, N environments of a rank.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,6 +28,14 @@ from ding_lite.worker.replay.state import deal_replay_states
 
 States = Sequence[dict[str, Any] | None]  # local states of all old ranks; None: lost
 Span = tuple[dict[str, Any], slice]  # the local state of an old rank, and those of its environments that are taken
+
+
+class Stream(NamedTuple):
+    """An environment of a saved run: the local state of its rank, its number there, and whether it begins anew."""
+
+    state: dict[str, Any]
+    number: int
+    lost: bool = False
 
 
 def deal(states: States, rank: int, ranks: int, num_streams: int, num_rows: int | None, seed: int) -> dict[str, Any]:
@@ -46,12 +54,12 @@ def deal(states: States, rank: int, ranks: int, num_streams: int, num_rows: int 
             differently on different ranks.
     """
     found = [state for state in states if state is not None]
-    saved = _count_streams(states, num_streams)
-    if not any(saved):
-        num_streams = 0
-    _check_number(saved, ranks, num_streams)
-    streams = share(num_streams, rank, ranks)
-    spans = _spans(states, saved, streams)
+    streams = find_streams(states, num_streams)
+    if streams and len(streams) != num_streams:
+        raise CheckpointError(_describe_difference(len(streams), len(states), num_streams, ranks))
+    part = share(len(streams), rank, ranks)
+    mine = streams[part.start : part.stop]
+    spans = _join_spans(mine) or [(found[0], slice(0, 0))]
     seeds = derive_seeds(seed, rank, "dealt", len(states), n=3)
     own = states[rank] if rank < len(states) else None
     dealt: dict[str, Any] = {"random": own["random"] if own else _new_random_state(seeds[0])}
@@ -64,72 +72,58 @@ def deal(states: States, rank: int, ranks: int, num_streams: int, num_rows: int 
     ]
     dealt["collect_mode"] = _join(remembered, [span.stop - span.start for _, span in spans])
     dealt["collector"] = {}
-    if num_streams:
+    if streams:
         draws = (own or found[0])["collector"]["env"]["draws"]
         new = _new_generator(seeds[1])
         dealt["collector"]["env"] = _deal_envs(spans) | {"draws": draws if own else [new for _ in draws]}
-        if lost := [n - streams.start for n in lost_streams(states, num_streams) if n in streams]:
+        if lost := [number for number, stream in enumerate(mine) if stream.lost]:
             dealt["lost"] = lost
-            _begin_anew(dealt["collector"]["env"], lost, derive_seeds(seed, rank, "lost", n=len(streams)))
+            env = dealt["collector"]["env"]
+            env["seed"][lost] = torch.tensor(derive_seeds(seed, rank, "lost", n=len(lost)))
+            env["length"][lost] = -1  # no number of actions, so that new episodes begin
     if num_rows is not None and "replay" in found[0]:
-        parts = [(state["replay"], span) for state, span in spans]
+        replays = [(state["replay"], span) for state, span in spans]
         rng = own["replay"]["sampler"]["rng"] if own else _new_generator(seeds[2])
-        dealt["replay"] = deal_replay_states(parts, num_rows, rng)
+        dealt["replay"] = deal_replay_states(replays, num_rows, rng)
     return dealt
 
 
-def lost_streams(states: States, num_streams: int) -> list[int]:
-    """Return which of E streams belonged to ranks whose parts are lost."""
-    owners = np.repeat(np.arange(len(states)), _count_streams(states, num_streams))
-    return [stream for stream, owner in enumerate(owners.tolist()) if states[owner] is None]
+def find_streams(states: States, num_streams: int) -> list[Stream]:
+    """Return the streams of all old ranks, in order.
 
-
-def _count_streams(states: States, num_streams: int) -> list[int]:
-    """Return the number of streams of each old rank; those of lost parts had what the others lack, in equal parts."""
-    saved = [len(state["collector"].get("env", {}).get("seed", ())) if state else None for state in states]
-    lost = saved.count(None)
-    missing = max(num_streams - sum(number or 0 for number in saved), 0) if any(saved) else 0
-    shares = iter([len(share(missing, part, lost)) for part in range(lost)])
-    return [next(shares) if number is None else number for number in saved]
-
-
-def _begin_anew(env: dict[str, Any], lost: list[int], seeds: list[int]) -> None:
-    """Change the state of some environments in place, so that they begin new episodes when it is loaded."""
-    for number in lost:
-        env["seed"][number] = seeds[number]
-        env["length"][number] = -1  # no number of actions
-
-
-def _check_number(saved: list[int], ranks: int, num_streams: int) -> None:
-    total = sum(saved)
-    if num_streams == total:
-        return
-    advice = f"set env.collector_env_num={total}" + " and policy.divide=True" * (ranks > 1)
-    if ranks > 1 and total % ranks == 0:
-        advice = f"set env.collector_env_num={total // ranks}, or {total} and policy.divide=True"
-    raise CheckpointError(
-        f"The checkpoint has {total} collecting environments on {len(saved)} rank(s), and this run has "
-        f"{num_streams} on {ranks}: {advice}."
-    )
-
-
-def _spans(states: States, saved: list[int], streams: range) -> list[Span]:
-    """Return the old ranks whose environments are among `streams`, and which of their environments are.
-
-    An environment of another rank takes the place of each one that is lost.
+    Those of lost parts are what is missing of E, in equal parts; environments of other ranks take their places.
     """
-    known = [(state, n) for state, number in zip(states, saved, strict=True) if state for n in range(number)]
-    spans: list[Span] = []
-    first = 0
+    saved = [len(state["collector"].get("env", {}).get("seed", ())) if state else 0 for state in states]
+    known = [Stream(state, n) for state, number in zip(states, saved, strict=True) if state for n in range(number)]
+    missing, parts = max(num_streams - len(known), 0) if known else 0, sum(state is None for state in states)
+    gaps = iter([share(missing, part, parts) for part in range(parts)])
+    streams: list[Stream] = []
     for state, number in zip(states, saved, strict=True):
-        begin, end = max(streams.start - first, 0), min(streams.stop - first, number)
-        if state and begin < end:
-            spans.append((state, slice(begin, end)))
-        elif state is None:
-            others = [known[(first + n) % len(known)] for n in range(begin, end)]
-            spans += [(other, slice(n, n + 1)) for other, n in others]
-        first += number
-    return spans or [(next(state for state in states if state), slice(0, 0))]
+        if state is None:
+            streams += [known[place % len(known)]._replace(lost=True) for place in next(gaps)]
+        else:
+            streams += [Stream(state, n) for n in range(number)]
+    return streams
+
+
+def _describe_difference(saved: int, before: int, wanted: int, ranks: int) -> str:
+    advice = f"set env.collector_env_num={saved}" + " and policy.divide=True" * (ranks > 1)
+    if ranks > 1 and saved % ranks == 0:
+        advice = f"set env.collector_env_num={saved // ranks}, or {saved} and policy.divide=True"
+    found = f"The checkpoint has {saved} collecting environments on {before} rank(s)"
+    return f"{found}, and this run has {wanted} on {ranks}: {advice}."
+
+
+def _join_spans(streams: Sequence[Stream]) -> list[Span]:
+    """Return streams as spans, each of successive environments of one rank."""
+    spans: list[Span] = []
+    for state, n, _ in streams:
+        last, place = spans[-1] if spans else (None, slice(0))
+        if last is state and place.stop == n:
+            spans[-1] = (state, slice(place.start, n + 1))
+        else:
+            spans.append((state, slice(n, n + 1)))
+    return spans
 
 
 def _join(trees: Sequence[Any], sizes: Sequence[int]) -> Any:

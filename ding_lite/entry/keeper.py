@@ -12,7 +12,7 @@ import torch
 
 from ding_lite.config import changed_values, save_config
 from ding_lite.entry.callbacks import Callback
-from ding_lite.entry.dealing import deal, lost_streams
+from ding_lite.entry.dealing import deal, find_streams
 from ding_lite.entry.reporter import RunReporter
 from ding_lite.entry.setup import RunSetup
 from ding_lite.envs.spaces import spec_state
@@ -186,12 +186,13 @@ class RunKeeper(AbstractContextManager[Any]):
         rows = None if self._replay is None else self._replay.ring.num_rows
         num_envs, size = self._setup.total("env.collector_env_num"), whole.policy.learn.batch_size
         dealt = deal(loaded.of_ranks, get_rank(), now, num_envs, rows, whole.seed)
+        streams = find_streams(loaded.of_ranks, num_envs)
         what = f"a step of all learns from {now * size} samples instead of {before * size}"
         if whole.policy.get("divide"):
-            what = f"they share {num_envs} environments and batches of {size}" if num_envs else f"batches of {size}"
+            what = f"they share {f'{num_envs} environments and ' * bool(streams)}batches of {size}"
         if now != before:
             self.reporter.info(f"{now} rank(s) continue a run of {before}: {what}.")
-        lost = lost_streams(loaded.of_ranks, num_envs)
+        lost = [n for n, stream in enumerate(streams) if stream.lost]
         if lost and get_rank() == 0:
             self.reporter.warning(
                 f"Parts of the checkpoint are lost: environments {lost} of 0 to {num_envs - 1} begin anew, with copies "

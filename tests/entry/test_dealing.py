@@ -66,6 +66,11 @@ def test_episodes_and_memories_come_back_from_other_numbers_of_ranks(case: str) 
     assert same(states[0], whole)
 
 
+def test_a_run_without_environments_is_dealt_too() -> None:
+    state = {"collector": {}, "collect_mode": {}, "random": random_state(), "learner": {"means": {}}}
+    assert [each["collector"] for each in dealt([state, None], 3)] == [{}, {}, {}]
+
+
 def test_new_ranks_have_random_generators_of_their_own() -> None:
     states = dealt([play("dqn-discrete-0")], 3)
     first, second, third = ([state["collector"]["env"]["draws"], state["random"]["torch"].tolist()] for state in states)
