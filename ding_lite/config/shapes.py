@@ -11,6 +11,7 @@ from easydict import EasyDict
 from ding_lite.config import schema as sc
 from ding_lite.config.checks import check_memory, check_observations
 from ding_lite.config.compat import given_action_spaces
+from ding_lite.envs.masks import CHOICES, find_mask_space
 from ding_lite.envs.spaces import EnvSpec
 from ding_lite.utils.key import describe, get_key, matches
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
@@ -35,6 +36,8 @@ def set_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) -> N
     options = {} if model_given else sc.model_options(policy_cls, cfg, {})
     _fit_range(cfg, getattr(policy_cls, "unit_actions", False), options, space)
     shapes = {"obs_shape": _obs_shape_of(env_spec.observation_space), "action_shape": _shape_of(space)}
+    if find_mask_space(env_spec.observation_space) is not None and not _obeys_mask(shapes["obs_shape"], options, space):
+        shapes["obs_shape"] = None  # the model is the user's own, and reads the mask itself
     if model.get("action_space") in (None, *KINDS):
         shapes["action_space"] = kind
         if (model.get("action_space"), kind) == ("discrete", "multi_discrete"):
@@ -63,6 +66,19 @@ def set_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) -> N
     if cfg.env.norm_obs.use_norm:
         check_observations(env_spec.observation_space)
     check_memory(cfg, env_spec.observation_space)
+
+
+def _obeys_mask(obs_shape: Any, options: sc.Schema, space: gymnasium.Space[Any]) -> bool:
+    """Return whether the model takes a dict of shapes with an action_mask; raise `ConfigError` if actions have none."""
+    takes = options.get("policy.model.obs_shape")
+    if takes is None or not matches(obs_shape, takes.hint):
+        return False
+    if not isinstance(space, CHOICES):
+        raise ConfigError(
+            f"The observations have an action_mask, but the actions are {space}: expected Discrete or MultiDiscrete "
+            "actions, whose choices a mask allows: leave the mask out."
+        )
+    return True
 
 
 def _check_actions(policy_type: str, policy_cls: type, space: gymnasium.Space[Any]) -> str:
@@ -162,11 +178,7 @@ def _check_stack(cfg: EasyDict, env_spec: EnvSpec) -> None:
     stack = cfg.env.frame_stack
     if stack > 1 and env_spec.frame_stack != stack:
         raise ConfigError(f"env.frame_stack={stack}, but the environment stacks {env_spec.frame_stack} frames.")
-    if (
-        stack > 1
-        and isinstance(space := env_spec.observation_space, gymnasium.spaces.Dict)
-        and "action_mask" in space.spaces
-    ):
+    if stack > 1 and find_mask_space(env_spec.observation_space) is not None:
         raise ConfigError(
             f"env.frame_stack={stack}, but the observations have an action_mask, of which only the newest counts: set "
             "env.frame_stack=0, or stack what needs it with a wrapper of your own."
@@ -204,10 +216,13 @@ def _shape_of(space: gymnasium.Space[Any]) -> Any:
 def _obs_shape_of(space: gymnasium.Space[Any]) -> Any:
     """Return the value of `obs_shape` for a space: that of each part of a Dict; None if a part is not a Box.
 
-    It is None for a Dict with an `action_mask` too, because the built-in models do not obey a mask.
+    The `action_mask` of a Dict may be of any space.
     """
     if not isinstance(space, gymnasium.spaces.Dict):
         return _shape_of(space)
     nested = (gymnasium.spaces.Box, gymnasium.spaces.Dict)
+    mask = find_mask_space(space)
     shapes = {key: _obs_shape_of(part) if isinstance(part, nested) else None for key, part in space.items()}
-    return None if "action_mask" in shapes or None in shapes.values() else shapes
+    if mask is not None:
+        shapes["action_mask"] = _shape_of(mask)
+    return None if None in shapes.values() else shapes

@@ -47,14 +47,21 @@ class Observations:
         space: the space of one observation, as the policy sees it.
         env_space: the space before the conversion of `PolicyObservations`; None if there is only `space`.
         layout: `env.image_layout`.
+        actions: the space of the environment's actions.
     """
 
-    def __init__(self, space: gymnasium.Space[Any], env_space: gymnasium.Space[Any] | None, layout: str = "") -> None:
+    def __init__(
+        self,
+        space: gymnasium.Space[Any],
+        env_space: gymnasium.Space[Any] | None,
+        layout: str = "",
+        actions: gymnasium.Space[Any] | None = None,
+    ) -> None:
         self._space, self._parts = space, list(find_parts(space))
         self._convert: Callable[[Any], Any] | None = None
         self._env_parts: list[Part] = []
         if env_space is not None:
-            side, convert, _ = observation_side(env_space, layout)
+            side, convert, _ = observation_side(env_space, layout, actions)
             parts = list(find_parts(env_space))
             if side == space and parts != self._parts:
                 self._env_parts, self._convert = parts, convert

@@ -100,7 +100,9 @@ class Agent:
             load_model(self.policy, state, name)
         spec = setup.spec
         layout = setup.cfg.env.image_layout
-        self._observations = Observations(spec.observation_space, spec.env_observation_space, layout)
+        self._observations = Observations(
+            spec.observation_space, spec.env_observation_space, layout, spec.env_action_space
+        )
         assert spec.env_action_space is not None
         self._units = ActionUnits(spec.env_action_space, setup.cfg.env.act_scale)
         self._explore = self.policy.begin_collect(trained_env_steps(state))

@@ -14,6 +14,7 @@ from easydict import EasyDict
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from ding_lite.envs.actions import ActionUnits, sample_masked
+from ding_lite.envs.masks import MASK, WRAPPER, find_mask_space, mask_side
 from ding_lite.envs.returned import OLD_INTERFACE, EnvError
 from ding_lite.envs.seeded_env import SeededEnv
 from ding_lite.envs.spaces import EnvSpec
@@ -100,6 +101,14 @@ def check_lives(cfg_env: EasyDict, info: dict[str, Any]) -> None:
         )
 
 
+def note_mask(env: gymnasium.Env, info: dict[str, Any]) -> str:
+    """Return a message if the environment gives a mask that its observations lack; else an empty text."""
+    if find_mask_space(env.observation_space) is not None:
+        return ""
+    given = "action_masks()" if env.has_wrapper_attr("action_masks") else f"info['{MASK}']" if MASK in info else ""
+    return given and f"the environment's {given} is not obeyed: env.wrappers=['{WRAPPER}'] makes it obeyed."
+
+
 def attempt(call: Callable[[], Any], name: str, what: str) -> Any:
     """Return the result of a call of an environment's code; an error becomes one line: 'Environment cannot `what`'."""
     try:
@@ -118,8 +127,9 @@ def attempt(call: Callable[[], Any], name: str, what: str) -> Any:
 
 def draw_action(env: gymnasium.Env, obs: Any) -> Any:
     """Return a random action of the environment, one that the mask in its observation allows."""
-    if isinstance(obs, dict) and "action_mask" in obs:
-        drawn = sample_masked(np.asarray(obs["action_mask"])[None], env.action_space.np_random)
+    if (mask := find_mask_space(env.observation_space)) is not None:
+        _, convert = mask_side(mask, env.action_space)
+        drawn = sample_masked(convert(np.asarray(obs[MASK])[None]), env.action_space.np_random)
         return ActionUnits(env.action_space).to_env(drawn)[0]
     return env.action_space.sample()
 

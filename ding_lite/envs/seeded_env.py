@@ -14,7 +14,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from ding_lite.envs.returned import USUAL, check_reset, check_step, fit, malformed_step, plain_type
+from ding_lite.envs.masks import MASK, allows_something, find_mask_space
+from ding_lite.envs.returned import USUAL, EnvError, check_reset, check_step, fit, malformed_step, plain_type
 from ding_lite.utils.registry import UserError, closest
 from ding_lite.utils.tree import tree_map
 
@@ -92,6 +93,7 @@ class SeededEnv(gymnasium.Wrapper):
         self._space, self._plain = env.observation_space, plain_type(env.observation_space)
         self._name = f"Environment '{name}'"
         self._stepped = f"{self._name}: step returned obs"
+        self._masked = find_mask_space(env.observation_space) is not None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode: the next one, or episode 0 of a new seed.
@@ -116,7 +118,17 @@ class SeededEnv(gymnasium.Wrapper):
         else:
             result = self.env.reset(seed=own, options=others or None)
         obs, info = check_reset(result, self._name)
-        return fit(obs, self._space, f"{self._name}: reset returned obs"), _without_batched(info)
+        obs = fit(obs, self._space, f"{self._name}: reset returned obs")
+        if self._masked:
+            self._check_mask(obs)
+        return obs, _without_batched(info)
+
+    def _check_mask(self, obs: dict[str, Any]) -> None:
+        if not allows_something(obs[MASK], self.action_space):
+            raise EnvError(
+                f"{self._name}: the {MASK} {obs[MASK].tolist()} allows no action, but the episode goes on: allow one, "
+                "or end the episode before."
+            )
 
     def set_wrapper_attr(self, name: str, value: Any, *, force: bool = True) -> bool:
         """Set an attribute of the environment or of one of its wrappers; gymnasium would create one that is missing.
@@ -145,6 +157,8 @@ class SeededEnv(gymnasium.Wrapper):
             obs = fit(obs, self._space, self._stepped)
         if terminated or truncated:
             obs = tree_map(np.array, obs)
+        elif self._masked:
+            self._check_mask(obs)
         if info:
             info = _without_batched(info)
         return obs, reward, terminated, truncated, info

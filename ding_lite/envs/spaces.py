@@ -24,6 +24,7 @@ from gymnasium.spaces.utils import flatdim
 from gymnasium.vector.utils import batch_space
 
 from ding_lite.envs.actions import ActionUnits
+from ding_lite.envs.masks import MASK, mask_side
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_map
 
@@ -68,8 +69,8 @@ class PolicyObservations(gymnasium.ObservationWrapper):
       unchanged.
     * Other Boxes of integers or bools become float32, those of floats are unchanged. A Box of shape (), a number,
       becomes a vector of length 1.
-    * Each part of a Dict is converted in this way, unless its one-hot vector would be longer than 65,536. A Dict with
-      the key `action_mask` is unchanged: it is made for a model of the user's own, which obeys the mask.
+    * Each part of a Dict is converted in this way, unless its one-hot vector would be longer than 65,536. The part
+      `action_mask` says which actions are allowed, see `masks.mask_side`.
 
     Attributes:
         note: a message for the user about the conversion; empty if none is necessary.
@@ -80,7 +81,9 @@ class PolicyObservations(gymnasium.ObservationWrapper):
 
     def __init__(self, env: gymnasium.Env, layout: str = "") -> None:
         super().__init__(env)
-        self.observation_space, self._convert, self.note = observation_side(env.observation_space, layout)
+        self.observation_space, self._convert, self.note = observation_side(
+            env.observation_space, layout, env.action_space
+        )
 
     @classmethod
     def wrap(cls, env: gymnasium.Env, layout: str = "") -> gymnasium.Env:
@@ -94,14 +97,17 @@ class PolicyObservations(gymnasium.ObservationWrapper):
 
 
 def observation_side(
-    space: gymnasium.Space[Any], layout: str = ""
+    space: gymnasium.Space[Any], layout: str = "", actions: gymnasium.Space[Any] | None = None
 ) -> tuple[gymnasium.Space[Any], Callable[[Any], Any], str]:
-    """Return the policy's space, a function that converts one observation or a batch, and a note for the user."""
+    """Return the policy's space, a function that converts one observation or a batch, and a note for the user.
+
+    The space of the environment's actions determines the form of a mask.
+    """
     _check_supported(space)
     if isinstance(space, Box):
         return _box_side(space, layout)
     if isinstance(space, Dict):
-        return _dict_side(space, layout)
+        return _dict_side(space, layout, actions)
     if flatdim(space) > LONGEST:
         raise ConfigError(
             f"The environment's observations are {space}, which would be a one-hot vector of {flatdim(space)} numbers: "
@@ -124,11 +130,13 @@ def _flatten(space: gymnasium.Space[Any], obs: np.ndarray) -> np.ndarray:
     return np.concatenate(parts, -1, dtype=np.float32)
 
 
-def _dict_side(space: Dict, layout: str) -> tuple[Dict, Callable[[Any], Any], str]:
-    if "action_mask" in space.spaces:
-        return space, lambda obs: obs, ""
+def _dict_side(
+    space: Dict, layout: str, actions: gymnasium.Space[Any] | None
+) -> tuple[Dict, Callable[[Any], Any], str]:
     small = {key: part for key, part in space.items() if isinstance(part, Box | Dict) or flatdim(part) <= LONGEST}
-    sides = {key: observation_side(part, layout) for key, part in small.items()}
+    sides = {key: observation_side(part, layout) for key, part in small.items() if key != MASK}
+    if MASK in space.spaces:
+        sides[MASK] = (*mask_side(space[MASK], actions), "")
     changed = {key: convert for key, (part, convert, _) in sides.items() if part is not space[key]}
     notes = " ".join(f"'{key}': {note}" for key, (_, _, note) in sides.items() if note)
     if not changed:

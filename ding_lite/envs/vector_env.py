@@ -54,7 +54,7 @@ from gymnasium.vector.utils import iterate
 
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.envs.builders import Builder, build_plain, build_single, find_builder, image_layout, wrap_single
-from ding_lite.envs.checks import build_checked, check_lives, check_native
+from ding_lite.envs.checks import build_checked, check_lives, check_native, note_mask
 from ding_lite.envs.env_pool import EnvPoolEngine
 from ding_lite.envs.episode_monitor import EpisodeMonitor
 from ding_lite.envs.rendering import build_recorded, check_recording
@@ -115,7 +115,7 @@ def check_env(cfg_env: EasyDict, builders: Sequence[Builder] | None = None) -> E
     env, info = build_checked(lambda: build_plain(builder, cfg_env), cfg_env.env_id or cfg_env.type, options)
     try:
         note = PolicyObservations(env, image_layout(builder, cfg_env)).note
-        notes = [note, find_own_randomness(env) if cfg_env.wrappers else ""]
+        notes = [note, find_own_randomness(env) if cfg_env.wrappers else "", note_mask(env, info)]
         observation_space = wrap_single(env, builder, cfg_env).observation_space
     finally:
         env.close()

@@ -12,6 +12,7 @@ import numpy as np
 from easydict import EasyDict
 
 from ding_lite.envs.checks import draw_action
+from ding_lite.envs.masks import MASK, find_mask_space
 from ding_lite.utils.registry import ConfigError, UserError, closest, place_of
 from ding_lite.utils.tree import tree_leaves
 
@@ -89,6 +90,7 @@ def apply_wrappers(env: gymnasium.Env, wrappers: Sequence[Any]) -> gymnasium.Env
     for number, (name, options) in enumerate(items):
         if number == place:
             env = meter = RewardMeter(env, below_all=number == 0)
+        mask = find_mask_space(env.observation_space)
         try:
             env = _find(name)(env, **options)
         except UserError:  # its message already says what is wrong
@@ -99,6 +101,11 @@ def apply_wrappers(env: gymnasium.Env, wrappers: Sequence[Any]) -> gymnasium.Env
             raise ConfigError(f"env.wrappers: '{name}' with {options} fails: {place_text}{cause}") from error
         if not isinstance(env, gymnasium.Env):
             raise ConfigError(f"env.wrappers: '{name}' returned a {type(env).__name__}, expected a gymnasium.Env.")
+        if mask is not None and find_mask_space(env.observation_space) != mask:
+            raise ConfigError(
+                f"env.wrappers: '{name}' changes or removes the '{MASK}' of the observations: leave it out, or put it "
+                "before the wrapper that adds the mask."
+            )
     assert meter is not None
     return TrueRewards(env, meter)
 

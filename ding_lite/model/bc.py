@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ding_lite.model.actor_heads import BOUND_TYPES, create_actor_head
 from ding_lite.model.arguments import ActionShape, ObsShape, check_choice, single_size, with_arguments_of
 from ding_lite.model.encoders import create_encoder, feature_size
+from ding_lite.model.masks import obey_mask
 from ding_lite.model.mlp import MLP
 from ding_lite.model.q_learning import DQN, ValueNetwork
 from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
@@ -71,7 +72,7 @@ class BC(nn.Module):
         """
         output = self.head(self.encoder(obs))
         if self._discrete:
-            return {"logit": output}
+            return {"logit": obey_mask(output, obs)}
         return {"action": torch.tanh(output) if self._bound else output}
 
 

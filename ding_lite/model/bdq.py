@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ding_lite.model.arguments import ObsShape, branch_options, with_arguments_of
+from ding_lite.model.masks import allowed_mean, find_mask, obey_mask
 from ding_lite.model.q_learning import DiscreteHead, ValueNetwork
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 
@@ -22,6 +23,8 @@ class BDQ(ValueNetwork):
     """A shared encoder and state value V, and advantages A_d for each branch (Tavakoli et al. 2018, arXiv:1711.08946).
 
     Q_d(s, a) = V(s) + A_d(s, a) - mean_a' A_d(s, a')
+
+    The mean is over the allowed options.
 
     Args:
         num_branches: D. It and `action_bins_per_branch` may replace `action_shape`; if both are given, they must agree.
@@ -62,12 +65,14 @@ class BDQ(ValueNetwork):
         minus infinity for those that it lacks.
         """
         x = self.encoder(obs)
-        value_B1, rows = self.V(x), []
-        for size, head in zip(self.sizes, self.A, strict=True):
+        value_B1, rows, mask = self.V(x), [], find_mask(obs)
+        masks = [None] * len(self.A) if mask is None else (mask[:, None] if self.single else mask).unbind(1)
+        for size, head, mask_BA in zip(self.sizes, self.A, masks, strict=True):
             advantage_BA = head(x)
-            q_BA = value_B1 + advantage_BA - advantage_BA.mean(-1, keepdim=True)
+            mean_B1 = allowed_mean(advantage_BA, None if mask_BA is None else mask_BA[:, :size])
+            q_BA = value_B1 + advantage_BA - mean_B1
             rows.append(functional.pad(q_BA, (0, max(self.sizes) - size), value=-torch.inf))
-        return {"logit": rows[0] if self.single else torch.stack(rows, dim=1)}
+        return {"logit": obey_mask(rows[0] if self.single else torch.stack(rows, dim=1), obs)}
 
 
 def _branch_sizes(

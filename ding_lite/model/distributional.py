@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ding_lite.model.arguments import ActionShape, ObsShape, single_size, with_arguments_of
+from ding_lite.model.masks import allowed_mean, obey_mask
 from ding_lite.model.q_learning import DiscreteHead, DuelingHead, ValueNetwork
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 
@@ -43,7 +44,8 @@ class QRDQN(ValueNetwork):
         """
         q_BAK = self.head(self.encoder(obs)).unflatten(-1, self._shape)
         tau_K = midpoints(self._shape[1], q_BAK)
-        return {"logit": q_BAK.mean(-1), "q": q_BAK, "tau": tau_K[:, None].expand(q_BAK.shape[0], -1, -1)}
+        logit_BA = obey_mask(q_BAK.mean(-1), obs)
+        return {"logit": logit_BA, "q": q_BAK, "tau": tau_K[:, None].expand(q_BAK.shape[0], -1, -1)}
 
 
 def midpoints(number: int, like: Tensor) -> Tensor:
@@ -130,7 +132,7 @@ class IQN(ImplicitQuantileNetwork):
         if tau is None:
             tau = midpoints(self.num_quantiles, next(self.head.parameters())).expand(feature_BH.shape[0], -1)
         q_KBA = self.head(feature_BH, tau)
-        return {"logit": q_KBA.mean(0), "q": q_KBA, "quantiles": tau.t()[..., None]}
+        return {"logit": obey_mask(q_KBA.mean(0), obs), "q": q_KBA, "quantiles": tau.t()[..., None]}
 
 
 class FractionHead(nn.Linear):
@@ -175,7 +177,7 @@ class FQF(ImplicitQuantileNetwork):
         middle_BK = ((end_BK1[:, 1:] + end_BK1[:, :-1]) / 2).detach()
         q_BKA = self.head(feature_BH, middle_BK).transpose(0, 1)
         output = {
-            "logit": (q_BKA * length_BK.detach()[..., None]).sum(1),
+            "logit": obey_mask((q_BKA * length_BK.detach()[..., None]).sum(1), obs),
             "q": q_BKA,
             "quantiles": end_BK1,
             "quantiles_hats": middle_BK,
@@ -201,7 +203,8 @@ def check_support(v_min: float, v_max: float, n_atom: int) -> None:
 class DistributionHead(nn.Module):
     """Maps features `[B, input_size]` to a distribution of the return of each action.
 
-    With `dueling`, the logits of the atoms are V_i + A_i(a) - mean_a A_i (Hessel et al. 2018, arXiv:1710.02298).
+    With `dueling`, the logits of the atoms are V_i + A_i(a) - mean_a A_i (Hessel et al. 2018, arXiv:1710.02298). The
+    mean is over the allowed actions.
 
     Args:
         n_atom: K.
@@ -226,15 +229,16 @@ class DistributionHead(nn.Module):
     ) -> None:
         super().__init__()
         check_support(v_min, v_max, n_atom)
+        self.dueling = dueling
         self._shape, self._bounds = (output_size, n_atom), (v_min, v_max)
         self.A = DiscreteHead(hidden_size, output_size * n_atom, layer_num, *args, **options)
         self.V = DiscreteHead(hidden_size, n_atom, layer_num, *args, **options) if dueling else None
 
-    def forward(self, x: Tensor) -> dict[str, Tensor]:
-        """Return a dict for features `[B, input_size]`, see `C51DQN`."""
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> dict[str, Tensor]:
+        """Return a dict for features `[B, input_size]` and a mask `[B, A]`, see `C51DQN`; None allows all actions."""
         logit_BAK = self.A(x).unflatten(-1, self._shape)
         if self.V is not None:
-            logit_BAK = self.V(x)[:, None] + logit_BAK - logit_BAK.mean(1, keepdim=True)
+            logit_BAK = self.V(x)[:, None] + logit_BAK - allowed_mean(logit_BAK, mask, dim=-2)
         log_dist_BAK = logit_BAK.log_softmax(-1)
         dist_BAK = log_dist_BAK.exp()
         support_K = torch.linspace(*self._bounds, self._shape[1], dtype=dist_BAK.dtype, device=dist_BAK.device)
@@ -275,7 +279,6 @@ class RainbowDQN(ValueNetwork):
         super().__init__(obs_shape, *args, **options)
         self.v_min, self.v_max, self.n_atom = v_min, v_max, n_atom
         sizes: dict[str, Any] = dict(output_size=single_size(action_shape), **self.head_options)
-        self.head: nn.Module
         if distributional:
             self.head = DistributionHead(n_atom=n_atom, v_min=v_min, v_max=v_max, dueling=dueling, **sizes)
         else:
@@ -287,8 +290,9 @@ class RainbowDQN(ValueNetwork):
         `distribution` `[B, A, K]` are the probabilities of the atoms, `log_distribution` their logarithms, and `logit`
         `[B, A]` the expected returns, the action values. A model that is not distributional returns only `logit`.
         """
-        output = self.head(self.encoder(obs))
-        return output if isinstance(output, dict) else {"logit": output}
+        output = self._values(self.encoder(obs), obs)
+        output = output if isinstance(output, dict) else {"logit": output}
+        return output | {"logit": obey_mask(output["logit"], obs)}
 
 
 @MODEL_REGISTRY.register("c51dqn")

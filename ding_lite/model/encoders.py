@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ding_lite.model.arguments import ObsShape
 from ding_lite.model.image import ConvEncoder, ImageConv, ImageDense
+from ding_lite.model.masks import UnmaskedEncoder, has_mask, unmasked_shape
 from ding_lite.model.mlp import MLP, Activation, check_norm_type, find_activation, with_norm
 from ding_lite.utils.key import activation_name
 from ding_lite.utils.registry import ENCODER_REGISTRY, ConfigError, EncoderChoice
@@ -29,7 +30,8 @@ def create_encoder(
     """Return a fully connected encoder for vectors, a convolutional one for images, or a `DictEncoder`.
 
     Args:
-        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of shapes.
+        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of shapes. The encoder does
+            not see a part `action_mask`; if there is only one other part, it gets the encoder of its shape.
         hidden_size_list: sizes of the layers, see `MLP` and `ConvEncoder`; the last one is the number of features.
             Without layers, vectors are the features themselves.
         activation: see `Activation`.
@@ -38,6 +40,9 @@ def create_encoder(
     """
     check_norm_type(norm_type)
     activation = activation_name(activation)
+    if isinstance(obs_shape, Mapping) and has_mask(obs_shape):
+        key, shape = unmasked_shape(obs_shape)
+        return UnmaskedEncoder(create_encoder(shape, hidden_size_list, activation, encoder, norm_type), key)
     if encoder is not None:
         return named_encoder(encoder, obs_shape, hidden_size_list, activation=activation, norm_type=norm_type)
     if isinstance(obs_shape, Mapping):
@@ -181,6 +186,8 @@ def feature_size(obs_shape: ObsShape, hidden_size_list: Sequence[int]) -> int:
     """Return the number of features of the encoder that `create_encoder` returns for these arguments."""
     if hidden_size_list:
         return hidden_size_list[-1]
+    if isinstance(obs_shape, Mapping) and has_mask(obs_shape):
+        return feature_size(unmasked_shape(obs_shape)[1], ())
     if isinstance(obs_shape, Mapping):
         return sum(feature_size(shape, ()) for shape in obs_shape.values())
     return obs_shape if isinstance(obs_shape, int) else obs_shape[0]

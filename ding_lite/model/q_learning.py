@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ding_lite.model.arguments import ActionShape, ObsShape, single_size, with_arguments_of
 from ding_lite.model.encoders import create_encoder
+from ding_lite.model.masks import allowed_mean, find_mask, obey_mask
 from ding_lite.model.mlp import MLP, Activation
 from ding_lite.model.noisy import NoisyLinear
 from ding_lite.model.recurrent import RecurrentCore, run_core
@@ -51,8 +52,11 @@ class DiscreteHead(MLP):
 class DuelingHead(nn.Module):
     """Maps features to action values, computed from a state value V and advantages A.
 
-    Q = V + A - mean(A) (Wang et al. 2016, arXiv:1511.06581, eq. 9). Arguments as for `DiscreteHead`.
+    Q = V + A - mean(A) (Wang et al. 2016, arXiv:1511.06581, eq. 9). The mean is over the allowed actions. Arguments as
+    for `DiscreteHead`.
     """
+
+    dueling = True
 
     @with_arguments_of(DiscreteHead)
     def __init__(self, hidden_size: int, output_size: int, *args: Any, **options: Any) -> None:
@@ -60,10 +64,10 @@ class DuelingHead(nn.Module):
         self.A = DiscreteHead(hidden_size, output_size, *args, **options)
         self.V = DiscreteHead(hidden_size, 1, *args, **options)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return action values `[B, A]` for features `[B, input_size]`."""
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return action values `[B, A]` for features `[B, input_size]` and a mask `[B, A]`; None allows all actions."""
         advantage_BA = self.A(x)
-        return self.V(x) + advantage_BA - advantage_BA.mean(dim=-1, keepdim=True)
+        return self.V(x) + advantage_BA - allowed_mean(advantage_BA, mask)
 
 
 class ValueNetwork(nn.Module):
@@ -83,6 +87,8 @@ class ValueNetwork(nn.Module):
     Attributes:
         head_options: the arguments of a head beside `output_size`, see `DiscreteHead`.
     """
+
+    head: nn.Module
 
     def __init__(
         self,
@@ -109,6 +115,11 @@ class ValueNetwork(nn.Module):
             noise=noise,
             input_size=size,
         )
+
+    def _values(self, x: Tensor, obs: Any) -> Any:
+        """Return the head's output for features `[B, input_size]`; a dueling head gets the mask of the observations."""
+        mask = find_mask(obs)
+        return self.head(x) if mask is None or not getattr(self.head, "dueling", False) else self.head(x, mask)
 
 
 @MODEL_REGISTRY.register("dqn")
@@ -137,7 +148,7 @@ class DQN(ValueNetwork):
 
     def forward(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict with `logit`, the action values `[B, A]`, for observations `[B, ...]`."""
-        return {"logit": self.head(self.encoder(obs))}
+        return {"logit": obey_mask(self._values(self.encoder(obs), obs), obs)}
 
 
 @MODEL_REGISTRY.register("sqn")
@@ -200,4 +211,5 @@ class DRQN(ValueNetwork):
                 states in the result.
         """
         y_TBH, x_TBF, states = run_core(self.encoder, self.core, obs, **sequence)
-        return {"logit": self.head(y_TBH + x_TBF if self._res_link else y_TBH), **states}
+        logit_TBA = self._values(y_TBH + x_TBF if self._res_link else y_TBH, obs)
+        return {"logit": obey_mask(logit_TBA, obs), **states}

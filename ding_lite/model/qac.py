@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ding_lite.model.actor_heads import GaussianHead
 from ding_lite.model.arguments import ActionShape, ObsShape, check_choice, single_size, with_arguments_of
 from ding_lite.model.encoders import create_encoder, feature_size, residual_head_sizes
+from ding_lite.model.masks import obey_mask
 from ding_lite.model.mlp import MLP, Activation
 from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
@@ -107,7 +108,7 @@ class ActorNetwork(nn.Module):
 
     def forward(self, obs: Tensor) -> Any:
         """Return the output of the head for observations `[B, ...]`."""
-        return self.head(self.encoder(obs))
+        return obey_mask(self.head(self.encoder(obs)), obs)
 
 
 class CriticNetwork(nn.Module):

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ding_lite.model.actor_heads import create_actor_head
 from ding_lite.model.arguments import ActionShape, HybridShape, ObsShape, with_arguments_of
 from ding_lite.model.encoders import create_encoder
+from ding_lite.model.masks import obey_mask
 from ding_lite.model.mlp import MLP
 from ding_lite.model.q_learning import ValueNetwork
 from ding_lite.model.qac import ActorCritic
@@ -90,13 +91,13 @@ class VAC(ActorCritic):
         if self.core is None or mode not in self.modes:
             return super().forward(inputs, mode)
         features, _, states = run_core(self.encoder, self.core, inputs, **sequence)
-        actor = {"logit": self.actor_head(features)} if "actor" in mode else {}
+        actor = {"logit": obey_mask(self.actor_head(features), inputs)} if "actor" in mode else {}
         return actor | ({"value": self.critic_head(features).squeeze(-1)} if "critic" in mode else {}) | states
 
     def compute_actor(self, obs: Tensor) -> dict[str, Any]:
         """Return a dict with `logit`."""
         encoder = self.encoder if self._share_encoder else self.actor_encoder
-        return {"logit": self.actor_head(encoder(obs))}
+        return {"logit": obey_mask(self.actor_head(encoder(obs)), obs)}
 
     def compute_critic(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict with `value` `[B]`."""
@@ -108,7 +109,8 @@ class VAC(ActorCritic):
         if not self._share_encoder:
             return self.compute_actor(obs) | self.compute_critic(obs)
         features = self.encoder(obs)
-        return {"logit": self.actor_head(features), "value": self.critic_head(features).squeeze(-1)}
+        logit = obey_mask(self.actor_head(features), obs)
+        return {"logit": logit, "value": self.critic_head(features).squeeze(-1)}
 
     @torch.no_grad()
     def init_parameters(self) -> None:
@@ -162,4 +164,4 @@ class PG(nn.Module):
 
     def forward(self, obs: Tensor) -> dict[str, Any]:
         """Return a dict with `logit`, whose form is that of `VAC`, for observations `[B, ...]`."""
-        return {"logit": self.head(self.encoder(obs))}
+        return {"logit": obey_mask(self.head(self.encoder(obs)), obs)}

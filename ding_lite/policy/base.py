@@ -19,6 +19,7 @@ import torch
 from easydict import EasyDict
 from torch import Tensor, nn
 
+from ding_lite.model.masks import has_mask
 from ding_lite.model.noisy import explore
 from ding_lite.policy.common_keys import COMMON_KEYS, check_actors, check_common_keys
 from ding_lite.rl_utils.distribution import mode
@@ -175,6 +176,9 @@ class Policy:
         """Take one optimizer step on a batch, and return figures, see `_forward_learn`; a collective call."""
         self._schedules.set_numbers()
         output = self._forward_learn(self._ready(batch))
+        if "q_value" in output and has_mask(batch["obs"]):  # forbidden actions have the value -inf
+            q_value = output["q_value"]
+            output["q_value"] = q_value.masked_fill(q_value.isneginf(), torch.nan).nanmean()
         if self._drifting:
             networks.average_buffers(self._drifting)
         if self._average is not None:

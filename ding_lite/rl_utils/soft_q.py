@@ -49,9 +49,12 @@ def soft_value(q: Tensor, tau: float | Tensor) -> Tensor:
 
 @torch.no_grad()
 def action_gap(q_BA: Tensor) -> Tensor:
-    """Return the mean over the batch of the difference between the two largest values, a scalar; 0 of one action."""
+    """Return the mean over the batch of the difference between the two largest values, a scalar; 0 of one action.
+
+    An action whose value is -inf is forbidden, and does not count.
+    """
     largest_BK = q_BA.topk(min(2, q_BA.shape[1]), dim=1).values
-    return (largest_BK[:, 0] - largest_BK[:, -1]).mean()
+    return (largest_BK[:, 0] - largest_BK[:, -1]).nan_to_num(posinf=0.0).mean()
 
 
 def m_q_1step_td_error(

@@ -75,12 +75,17 @@ def test_the_default_model_of_every_policy_takes_a_dict_of_observations(policy: 
     assert cfg.policy.model.obs_shape == dict(camera=[3, 40, 40], body=dict(joints=5, goal=2))
 
 
-def test_a_dict_with_a_mask_is_for_a_model_that_obeys_it() -> None:
-    cfg = compile_config((nested("policy.type", "dqn"), dict(policy=dict(type="dqn"))))
-    with pytest.raises(
-        ConfigError, match=r"observations are a Dict of seen, action_mask, but the model of policy 'dqn'"
-    ):
-        set_shapes(cfg, spec(Dict(seen=Box(-1, 1, (3,)), action_mask=Box(0, 1, (2,), np.int8))))
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_mask_is_a_part_of_the_shape_and_refused_with_actions_that_are_no_choices(policy: str) -> None:
+    spaces = POLICY_REGISTRY.find(policy).action_spaces
+    space = next(space for space in SPACES.values() if isinstance(space, spaces))
+    cfg, masked = compiled(policy), spec(Dict(seen=Box(-1, 1, (3,)), action_mask=MultiBinary(2)), space)
+    if not isinstance(space, Discrete | MultiDiscrete):
+        with pytest.raises(ConfigError, match=r"have an action_mask, but the actions are .*: expected Discrete or"):
+            set_shapes(cfg, masked)
+        return
+    set_shapes(cfg, masked)
+    assert cfg.policy.model.obs_shape == dict(seen=3, action_mask=2)
 
 
 def test_stacks_of_masks_are_refused() -> None:

@@ -16,7 +16,7 @@ import gymnasium
 import numpy as np
 import torch
 from easydict import EasyDict
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from torch import Tensor, nn
 
 from ding_lite.config import compile_config, set_shapes
@@ -58,26 +58,38 @@ def learns_from(cfg: EasyDict) -> str:
 
 @ENV_REGISTRY.register("parity")
 class RandomGame(gymnasium.Env):
-    """Random observations and rewards; episodes of 2 to 8 steps, terminated or truncated."""
+    """Random observations and rewards; episodes of 2 to 8 steps, terminated or truncated.
 
-    config: ClassVar = dict(kind="discrete")
-    observation_space = Box(-np.inf, np.inf, (4,))
+    With `masked`, some choices are forbidden, at the end all of them, and one that is forbidden cannot be played.
+    """
+
+    config: ClassVar = dict(kind="discrete", masked=False)
+    observation_space: gymnasium.Space[Any] = Box(-np.inf, np.inf, (4,))
 
     def __init__(self, cfg_env: EasyDict) -> None:
         self.action_space = SPACES[cfg_env.kind]
+        self._options = [3] if cfg_env.kind == "discrete" else [3, 2]
+        if cfg_env.masked:
+            mask = MultiBinary(sum(self._options))
+            self.observation_space = Dict(observation=RandomGame.observation_space, action_mask=mask)
 
-    def _observe(self) -> np.ndarray:
-        return self.np_random.normal(size=4).astype(np.float32)
+    def _observe(self) -> Any:
+        seen = self.np_random.normal(size=4).astype(np.float32)
+        if self.observation_space is RandomGame.observation_space:
+            return seen
+        self._masks = [self.np_random.permutation(np.arange(n) < self.np_random.integers(n) + 1) for n in self._options]
+        mask = np.concatenate(self._masks) * (self._left > 0)
+        return {"observation": seen, "action_mask": mask.astype(np.int8)}
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         self._left = int(self.np_random.integers(2, 9))
         self._terminates = bool(self.np_random.random() < 0.5)
         return self._observe(), {}
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if isinstance(self.observation_space, Dict):
+            assert all(mask[chosen] for mask, chosen in zip(self._masks, np.ravel(action), strict=True))
         self._left -= 1
         over = self._left == 0
         return self._observe(), float(self.np_random.normal()) * 3, over and self._terminates, over, {}
@@ -94,8 +106,9 @@ class PartlyTouched(nn.Module):
         return super().__getattr__(name) if name in ("model", "rare") else getattr(self.model, name)
 
     def forward(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
-        if isinstance(obs, dict):  # sequences, for a network with a memory
-            return self.model({**obs, "obs": self._touch(obs["obs"])}, **kwargs)
+        if isinstance(obs, dict):  # sequences, for a network with a memory, or observations with a mask
+            key = "obs" if "obs" in obs else "observation"
+            return self.model({**obs, key: self._touch(obs[key])}, **kwargs)
         return self.model(self._touch(obs), **kwargs)
 
     def _touch(self, obs: Tensor) -> Tensor:
@@ -103,6 +116,11 @@ class PartlyTouched(nn.Module):
         if obs.is_cuda or marked.any():  # a loss that waits for a GPU could not be captured
             obs = torch.where(marked, self.rare(obs), obs)
         return obs
+
+
+def seen(obs: Any) -> Tensor:
+    """Return the features of observations with a mask or without."""
+    return obs["observation"] if isinstance(obs, dict) else obs
 
 
 def compile_problem(name: str, kind: str, overrides: list[str]) -> EasyDict:
@@ -145,7 +163,7 @@ def collect_block(cfg: EasyDict) -> dict[str, Any]:
     )  # fmt: skip
     block, _ = collector.collect()
     env.close()
-    block["obs"][:, 0, 0] = block["last_obs"][0, 0] = MARK
+    seen(block["obs"])[:, 0, 0] = seen(block["last_obs"])[0, 0] = MARK
     return block
 
 
@@ -154,11 +172,11 @@ def take_columns(block: dict[str, Any], columns: range) -> dict[str, Any]:
     index = torch.tensor(columns)
     special = ("last_obs", "final_obs", "final_index")
     part = {key: tree_map(lambda leaf: leaf[:, index], block[key]) for key in block if key not in special}
-    part["last_obs"] = block["last_obs"][index]
+    part["last_obs"] = tree_map(lambda leaf: leaf[index], block["last_obs"])
     step_K, env_K = block["final_index"] // NUM_ENVS, block["final_index"] % NUM_ENVS
     mine = (env_K >= columns.start) & (env_K < columns.stop)
     if mine.any():
-        part["final_obs"] = block["final_obs"][mine]
+        part["final_obs"] = tree_map(lambda leaf: leaf[mine], block["final_obs"])
         part["final_index"] = step_K[mine] * len(columns) + env_K[mine] - columns.start
     return part
 
@@ -175,7 +193,7 @@ def replay_everything(cfg: EasyDict, samples: dict[str, Any], num_envs: int) -> 
     batch = buffer.view.gather(buffer.ring, {"index": places}) | {"index": places}
     batch = tree_map(lambda leaf: leaf.double() if leaf.is_floating_point() else leaf, batch)
     if cfg.policy.get("priority_IS_weight", False) is not False:  # None: Rainbow follows its priorities
-        obs = batch["obs"]
+        obs = seen(batch["obs"])
         batch["weight"] = obs[(0,) * (obs.ndim - 2)].sum(-1).sigmoid()
     return batch
 

@@ -102,6 +102,7 @@ OPTIONS = {
         ["policy.learn.with_lagrange=True", "policy.learn.lagrange_thresh=1.0", "policy.learn.with_q_entropy=True"],
     ],
 }  # fmt: skip
+MASKED = ("dqn", "rainbow", "r2d2", "acer", "discrete_sac", "bdq", "ppo")  # one of each kind of model
 TOLERANCE = 1e-9
 
 
@@ -144,6 +145,8 @@ def registered() -> dict[str, tuple[str, str, list[str]]]:
             for kind in kinds_of(policy_cls):
                 for number, overrides in enumerate(OPTIONS.get(name, [[]])):
                     found[f"{name}-{kind}-{number}"] = (name, kind, overrides)
+                if name in MASKED and kind.endswith("discrete"):
+                    found[f"{name}-{kind}-masked"] = (name, kind, [*parity.SEQUENCES.get(name, []), "env.masked=True"])
     return found
 
 

@@ -55,6 +55,16 @@ def parity_env(kind: str = "discrete") -> dict[str, Any]:
     return dict(type="parity", import_names=["tests.distributed.parity"], kind=kind)
 
 
+def test_a_mask_may_have_the_form_of_the_environment_or_of_the_policy() -> None:
+    agent = make_agent(make_setup(parity_env("multi_discrete") | {"masked": True}, "ppo"))
+    for obs in np.random.default_rng(0).normal(size=(9, 4)):
+        for joined, rows_DA in (([0, 0, 1, 1, 0], [[0, 0, 1], [1, 0, 0]]), ([0, 1, 0, 0, 1], [[0, 1, 0], [0, 1, 0]])):
+            for mask in (joined, rows_DA):
+                for deterministic in (True, False):
+                    action = agent.act({"observation": obs, "action_mask": mask}, deterministic)
+                    assert action.tolist() == np.argmax(rows_DA, -1).tolist()
+
+
 def rows(action: Any) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in tree_leaves(action)]
 

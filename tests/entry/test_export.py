@@ -14,7 +14,7 @@ import torch
 from ding_lite.entry import export
 from ding_lite.entry.acting import AgentError
 from ding_lite.utils.registry import ConfigError
-from ding_lite.utils.tree import tree_map
+from ding_lite.utils.tree import dotted_items, tree_map
 from tests.entry.test_agent import make_agent, make_setup, parity_env, recurrent_agent, rows, spaces_agent
 
 needs_onnx = pytest.mark.skipif(importlib.util.find_spec("onnxscript") is None, reason="needs the extra onnx")
@@ -26,6 +26,7 @@ needs_onnx = pytest.mark.skipif(importlib.util.find_spec("onnxscript") is None, 
         "scaled and normalised",
         "hybrid",
         "dict",
+        "masked",
         *(pytest.param(case, marks=pytest.mark.slow) for case in ("several", "bits")),
     ],
 )
@@ -36,6 +37,7 @@ def test_pt2_needs_torch_only_and_holds_the_whole_way_from_observation_to_action
         "several": lambda: spaces_agent("vector", "several"),
         "bits": lambda: spaces_agent("vector", "bits"),
         "dict": lambda: spaces_agent("dict", "late", policy="dqn"),
+        "masked": lambda: make_agent(make_setup(parity_env("multi_discrete") | {"masked": True}, "bdq")),
     }[case]()
     agent.export("agent.pt2")
     module: Any = torch.export.load("agent.pt2").module()
@@ -49,12 +51,14 @@ def test_pt2_needs_torch_only_and_holds_the_whole_way_from_observation_to_action
 
 
 @needs_onnx
-def test_onnx_acts_alike() -> None:
-    agent = spaces_agent("vector")
+@pytest.mark.parametrize("masked", [False, True])
+def test_onnx_acts_alike(masked: bool) -> None:
+    masks = parity_env() | {"masked": True}
+    agent = make_agent(make_setup(masks, "dqn")) if masked else spaces_agent("vector")
     agent.export("agent.onnx")
     session = importlib.import_module("onnxruntime").InferenceSession("agent.onnx")
-    obs = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
-    (found,) = session.run(None, {"obs": obs})
+    obs = export.draw_observations(agent.make_env().observation_space, 5)
+    (found,) = session.run(None, dict(dotted_items({"obs": obs})))
     np.testing.assert_allclose(found, agent.act(obs), atol=1e-4)
 
 

@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 from easydict import EasyDict
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from ding_lite.envs import EnvError, check_env, create_vector_env
@@ -18,7 +18,7 @@ from ding_lite.utils.registry import ENV_REGISTRY, ConfigError
 from tests.envs.test_vector_env import MANAGERS, env_config
 
 VECTOR, BYTES = Box(-1, 1, (3,), np.float32), Box(0, 255, (2, 2), np.uint8)
-MASKED = Dict(action_mask=MultiBinary(2), place=Discrete(5, start=2), deep=Dict(x=VECTOR))
+MASKED = Dict(action_mask=Box(1, 1, (2,), np.int8), place=Discrete(5, start=2), deep=Dict(x=VECTOR))
 GOOD: dict[str, Any] = {"action_mask": np.ones(2, np.int8), "place": 2, "deep": {"x": np.zeros(3, np.float32)}}
 
 

@@ -83,11 +83,9 @@ def test_counted_things_are_vectors_of_floats(
     [
         Box(0, 1, (3,), np.float64),
         Box(0, 255, (2, 3, 4, 5), np.uint8),
-        Dict({"seen": Box(0, 255, (2,), np.uint8), "action_mask": MultiBinary(5)}),
     ],
 )
-def test_floats_images_and_dicts_with_a_mask_pass_unchanged(space: gymnasium.Space[Any]) -> None:
-    space.seed(0)  # an unseeded mask allows no action once in 32 draws
+def test_floats_and_arrays_of_bytes_pass_unchanged(space: gymnasium.Space[Any]) -> None:
     env = Shows(space, space.sample())
     assert PolicyObservations.wrap(env) is env
     spec = check_env(env_config(), [lambda _: env])

@@ -183,7 +183,7 @@ def test_the_q_network_is_encoder_core_and_head(res_link: bool) -> None:
     features = functional.relu(model.encoder[1](functional.relu(model.encoder[0](x))))  # type: ignore[index]
     y, next_state, _ = model.core(features, state, START)
     output = model(x, prev_state=state, episode_start=START)
-    (layer,) = model.head  # type: ignore[misc]
+    (layer,) = model.head.children()
     torch.testing.assert_close(output["logit"], layer(y + features if res_link else y))
     assert set(output) == {"logit", "next_state"}
     torch.testing.assert_close(output["next_state"], next_state)

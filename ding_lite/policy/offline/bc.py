@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ding_lite.model.masks import has_mask
 from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import DATASET_KEYS, NOT_OF_DATASETS
 from ding_lite.rl_utils.distribution import Logit, log_prob, mode
@@ -29,7 +30,7 @@ from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 REGRESSION_LOSSES = {"l1_loss": functional.l1_loss, "mse_loss": functional.mse_loss}
-LABEL_SMOOTHING = 0.1  # share of the target probability that is spread evenly over all actions
+LABEL_SMOOTHING = 0.1  # share of the target probability that is spread evenly over all allowed actions
 
 
 @POLICY_REGISTRY.register("bc")
@@ -48,7 +49,7 @@ class BCPolicy(Policy):
             ),
             learn=dict(
                 ce_label_smooth=Key(
-                    False, "discrete actions: spread a tenth of the target probability over all actions"
+                    False, "discrete actions: spread a tenth of the target probability over all allowed actions"
                 ),
             ),
         ),
@@ -86,7 +87,7 @@ class BCPolicy(Policy):
         output, action = self._run(self._model, batch["obs"]), batch["action"]
         if "logit" in output:
             smoothing = LABEL_SMOOTHING if self._cfg.learn.ce_label_smooth else 0.0
-            loss = _cross_entropy(output["logit"], action, smoothing)
+            loss = _cross_entropy(output["logit"], action, smoothing, has_mask(batch["obs"]))
             likely: Any = mode(output["logit"])
             return loss, {"accuracy": (likely == action).to(loss.dtype)}
         mu, action = output["action"], self._to_device(action)
@@ -96,13 +97,14 @@ class BCPolicy(Policy):
         return loss, {"action_error": (mu.detach() - action).abs()}
 
 
-def _cross_entropy(logit: Logit, action: Tensor, smoothing: float) -> Tensor:
-    if isinstance(logit, Tensor):
+def _cross_entropy(logit: Logit, action: Tensor, smoothing: float, masked: bool) -> Tensor:
+    if isinstance(logit, Tensor) and not masked:
         return functional.cross_entropy(logit, action, label_smoothing=smoothing)
     loss = -log_prob(logit, action).mean()
     if not smoothing:
         return loss
-    logp_BDA = logit["branches"].log_softmax(-1)
+    logit_BDA = logit[:, None] if isinstance(logit, Tensor) else logit["branches"]
+    logp_BDA = logit_BDA.log_softmax(-1)
     lacking_BDA = logp_BDA.isneginf()
     spread_BD = logp_BDA.masked_fill(lacking_BDA, 0.0).sum(-1) / (~lacking_BDA).sum(-1)
     return torch.lerp(loss, -spread_BD.sum(-1).mean(), smoothing)

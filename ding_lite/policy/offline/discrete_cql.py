@@ -90,7 +90,7 @@ class DiscreteCQLPolicy(Policy):
         target_BK = (batch["reward"] + batch["value_gamma"] * next_theta_BK.t()).t()
         theta_BK = q_BAK[row_B, batch["action"]]
         td_loss = quantile_loss(theta_BK, target_BK, output["tau"][..., 0], self._cfg.learn.kappa).mean()
-        q_BA = q_BAK.mean(-1)
+        q_BA = output["logit"]  # the means of the quantiles
         min_q_loss = functional.cross_entropy(q_BA, batch["action"])  # log sum_a exp Q(s, a) - Q(s, a of the data)
         loss = td_loss + self._cfg.learn.min_q_weight * min_q_loss
         return loss, {"td_loss": td_loss.detach(), "min_q_loss": min_q_loss.detach(), "q_value": q_BA.detach()}

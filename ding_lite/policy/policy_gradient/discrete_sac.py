@@ -25,6 +25,7 @@ import gymnasium
 import torch
 from torch import Tensor
 
+from ding_lite.model.masks import allowed_actions, find_mask
 from ding_lite.policy.common_keys import epsilon_keys
 from ding_lite.policy.continuous.sac import SACPolicy
 from ding_lite.rl_utils.common import pick, sum_of_means
@@ -44,7 +45,7 @@ class DiscreteSACPolicy(SACPolicy):
         type="discrete_sac",
         learn=dict(
             init_w=None,
-            target_entropy=Key(None, "in nats; None: 0.98 times the entropy of random actions, log A", type=float),
+            target_entropy=Key(None, "in nats; None: 0.98 times the entropy of random allowed actions", type=float),
         ),
         other=dict(
             replay_buffer=dict(replay_buffer_size=100000),
@@ -81,9 +82,16 @@ class DiscreteSACPolicy(SACPolicy):
         with torch.no_grad():
             q_BA = self._run(self._model.critic, batch["obs"]).amin(0)
         value_B, entropy_B = soft_policy_value(q_BA, self._run(self._model.actor, batch["obs"]), self._alpha().detach())
-        target, entropy_B = self._cfg.learn.target_entropy, entropy_B.detach()
-        target = 0.98 * math.log(q_BA.shape[-1]) if target is None else target
+        entropy_B = entropy_B.detach()
+        target = self._target_entropy(batch["obs"], q_BA.shape[-1])
         return -value_B.mean(), {"entropy": entropy_B, "entropy_gap": entropy_B - target}
+
+    def _target_entropy(self, obs: Any, num_actions: int) -> float | Tensor:
+        """Return the target of the entropy, a number, or `[B]` if observations have a mask of the actions."""
+        target, mask_BA = self._cfg.learn.target_entropy, find_mask(obs)
+        if target is not None or mask_BA is None:
+            return 0.98 * math.log(num_actions) if target is None else target
+        return 0.98 * allowed_actions(mask_BA).sum(-1, dtype=self._dtype).log()
 
     def _alpha_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_alpha, and alpha as a figure, for a batch with `entropy_gap` `[B]`."""

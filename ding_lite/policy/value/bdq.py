@@ -90,5 +90,5 @@ class BDQPolicy(DQNPolicy):
     ) -> dict[str, Tensor]:
         """Return `logit` and epsilon-greedy `action`; options that a branch lacks are never chosen."""
         logit = self._run(self._model, obs)["logit"]
-        epsilon = spread_epsilon(eps, spread, len(logit), *self.env_place)
+        epsilon = spread_epsilon(eps, spread, logit.shape[0], *self.env_place)  # len() would fix N in an export
         return {"logit": logit, "action": epsilon_greedy(logit, epsilon, ~torch.isneginf(logit), generator)}

@@ -15,6 +15,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from torch import Tensor
 
 from ding_lite.envs.actions import ActionUnits, bounds_of
+from ding_lite.envs.masks import MASK
 from ding_lite.rl_utils.common import discounts, nstep_sums
 from ding_lite.utils.tree import tree_leaves, tree_map
 from ding_lite.worker.offline.files import PADDING, Columns, DatasetError, flatten, open_columns
@@ -191,6 +192,7 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
             converted = units.to_policy(tree_map(lambda leaf: leaf.numpy(), action))
             action = tree_map(torch.from_numpy, converted)
         self._now["action"] = self.columns["action"] = action
+        self._check_mask(action)
 
     def _check_space(self, key: str, column: Any, space: gymnasium.Space[Any]) -> None:
         if isinstance(space, Dict) != isinstance(column, dict):
@@ -224,6 +226,20 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
             advice = " If they are in the environment's units, set policy.collect.action_units='env'."
             got = f"{least.min()} to {most.max()}"
             raise self._fault(key, f"actions of {space}", got, advice * (self._action_units == "policy"))
+
+    def _check_mask(self, action: Any) -> None:
+        """Raise `DatasetError` if an action was played that the `action_mask` of its observation forbids."""
+        obs = self.columns.get("obs")
+        if not isinstance(obs, dict) or MASK not in obs or isinstance(action, dict) or action.is_floating_point():
+            return
+        allowed = obs[MASK].gather(-1, action[..., None]).squeeze(-1) != 0
+        forbidden_R = ~allowed.view(len(action), -1).all(-1)
+        if PADDING in self.columns:
+            forbidden_R &= ~self.columns[PADDING]
+        if forbidden_R.any():
+            row = int(forbidden_R.nonzero()[0])
+            got = f"{action[row].tolist()} with the mask {obs[MASK][row].tolist()} in row {row}"
+            raise self._fault("action", f"actions that the '{MASK}' allows", got)
 
     def _check_columns(self) -> None:
         """Raise `DatasetError` for different lengths, flags and rewards that are not vectors, and NaN."""

@@ -334,6 +334,12 @@ def test_a_missing_package_names_the_extra(
         ("obs", np.zeros((3, 4)), Dict(a=Box(-1, 1, (4,))), "key 'obs': expected several"),
         ("obs", {"a": np.zeros((3, 4))}, Box(-1, 1, (4,)), "key 'obs': expected a single one"),
         ("obs", {"b": np.zeros((3, 4))}, Dict(a=Box(-1, 1, (4,))), "key 'obs/a': expected a column"),
+        (
+            "obs",
+            {"x": np.zeros((3, 2)), "action_mask": np.array([[1], [0], [1]])},
+            Dict(x=Box(-1, 1, (2,)), action_mask=MultiBinary(1)),
+            "key 'action': expected actions that the 'action_mask' allows, got 0 with the mask [0] in row 1",
+        ),
         ("action", np.array([0, 1, 2]), Discrete(2), "key 'action': expected actions of Discrete(2), got 0 to 2"),
         ("action", np.array([0.0, 1, 0]), Discrete(2), "expected whole numbers for Discrete(2), got torch.float32"),
         ("action", np.array([[0, 3]] * 3), MultiDiscrete([2, 3]), "got 0 to 3"),

@@ -1,0 +1,97 @@
+"""Masks of actions: networks read `action_mask` from a dict of observations, and forbid the other actions.
+
+Shapes: B samples, A discrete actions or options of the largest branch, D branches of a multi-discrete action. X stands
+for any leading dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from ding_lite.torch_utils.normalizer import MASK
+from ding_lite.utils.registry import ConfigError
+
+Logit = TypeVar("Logit", Tensor, Any)
+
+
+def has_mask(obs: Any) -> bool:
+    """Return whether observations, or their shapes, are a dict with an `action_mask`."""
+    return isinstance(obs, Mapping) and MASK in obs
+
+
+def find_mask(obs: Any) -> Tensor | None:
+    """Return the `action_mask` of observations; None if they have none, and all actions are allowed."""
+    return obs[MASK] if has_mask(obs) else None
+
+
+def obey_mask(logit: Logit, obs: Any) -> Logit:
+    """Return a logit or action values, with -inf for the actions that the observations forbid.
+
+    The argmax, softmax and log-probabilities of the result then never choose or count a forbidden action, and no
+    gradient flows to what the network returned for it. A row that allows nothing is left as it is: the last observation
+    of an episode often allows no action, and none is played there.
+
+    Args:
+        logit: `[..., A]`, or a dict of `branches` `[..., D, A]`.
+        obs: observations `[..., ]`. If they are a dict with `action_mask`, `[..., A]` or `[..., D, A]`, actions for
+            which it is 0 or False are forbidden. Otherwise the logit is returned unchanged.
+    """
+    if not has_mask(obs):
+        return logit
+    if isinstance(logit, dict):
+        return {"branches": obey_mask(logit["branches"], obs)}
+    return logit.masked_fill(~allowed_actions(obs[MASK]), -torch.inf)
+
+
+def allowed_actions(mask_XA: Tensor) -> Tensor:
+    """Return which actions a mask allows, bool `[..., A]`; all of them in a row that allows nothing."""
+    allowed_XA = mask_XA != 0
+    return allowed_XA | ~allowed_XA.any(-1, keepdim=True)
+
+
+def allowed_mean(advantage: Tensor, mask_XA: Tensor | None, dim: int = -1) -> Tensor:
+    """Return the mean of advantages over the actions that a mask allows, with the dimensions of the advantages.
+
+    Args:
+        advantage: `[..., A]`, or `[..., A, K]` with K numbers for each action.
+        mask_XA: the mask; None allows all.
+        dim: the dimension of the actions.
+    """
+    if mask_XA is None:
+        return advantage.mean(dim, keepdim=True)
+    allowed = allowed_actions(mask_XA)[(..., *[None] * (-1 - dim))]
+    return (advantage * allowed).sum(dim, keepdim=True) / allowed.sum(dim, keepdim=True)
+
+
+def unmasked_shape(obs_shape: Mapping[str, Any]) -> tuple[str | None, Any]:
+    """Return what an encoder sees of a dict of shapes with `action_mask`: the only other part and its key, or a dict.
+
+    The key is None if there are several other parts.
+    """
+    parts = {key: shape for key, shape in obs_shape.items() if key != MASK}
+    if not parts:
+        raise ConfigError("The observations are a Dict with an action_mask alone: expected another part to learn from.")
+    return next(iter(parts.items())) if len(parts) == 1 else (None, parts)
+
+
+class UnmaskedEncoder(nn.Module):
+    """Encodes a dict of observations without its `action_mask`.
+
+    Args:
+        encoder: the encoder of the other parts.
+        key: the key of the only other part, which the encoder takes without a dict; None: there are several.
+    """
+
+    def __init__(self, encoder: nn.Module, key: str | None) -> None:
+        super().__init__()
+        self.encoder, self._key = encoder, key
+
+    def forward(self, obs: Mapping[str, Any]) -> Tensor:
+        """Return features `[B, F]` for a dict of arrays `[B, ...]`."""
+        if self._key is not None:
+            return self.encoder(obs[self._key])
+        return self.encoder({key: part for key, part in obs.items() if key != MASK})
