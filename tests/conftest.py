@@ -86,9 +86,16 @@ def nothing_left_behind() -> Iterator[None]:
 
 
 def _variables() -> dict[str, object]:
-    # what pytest, torch's compiler, gymnasium, tensorboardX and Lightning set themselves
+    # what pytest, torch's compiler, gymnasium, PettingZoo, tensorboardX and Lightning set themselves
     compiler = ("TORCHINDUCTOR_", "_TORCHINDUCTOR_")
-    own = (*compiler, "PYTEST_", "PYGAME_HIDE_SUPPORT_PROMPT", "CRC32C_SW_MODE", "PYTORCH_NVML_BASED_CUDA_CHECK")
+    own = (
+        *compiler,
+        "PYTEST_",
+        "PYGAME_HIDE_SUPPORT_PROMPT",
+        "SDL_AUDIODRIVER",
+        "CRC32C_SW_MODE",
+        "PYTORCH_NVML_BASED_CUDA_CHECK",
+    )
     return {name: value for name, value in os.environ.items() if not name.startswith(own)}
 
 

@@ -10,6 +10,7 @@ EXTRAS = {
     "lunarlander": "Box2D",
     "mujoco": "mujoco",
     "minigrid": "minigrid",
+    "connect_four": "pettingzoo",
 }  # env.type: the package
 
 

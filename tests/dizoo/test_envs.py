@@ -34,11 +34,12 @@ ENVS: dict[str, tuple[str, Any, Any, dict[str, Any]]] = {
     # 7 x 7 cells of 3 numbers, 96 letters of 28 kinds
     "minigrid": ("dizoo.minigrid.envs.minigrid_env", 7 * 7 * 3 + 96 * 28, 7, {}),
 }
+MASKED: dict[str, Any] = {"connect_four": ("dizoo.pettingzoo.envs.connect_four_env", 84, 7, {})}
 FEW = ("carracing", "pendulum", "minigrid")  # whose processes are compared in each run of the tests
 
 
 def make_cfg(name: str, **env: Any) -> EasyDict:
-    module, _, _, more = ENVS[name]
+    module, _, _, more = (ENVS | MASKED)[name]
     create = dict(env=dict(type=name, import_names=[module]), policy=dict(type="dqn"))
     return compile_config((dict(env=more | env), create)).env
 
@@ -218,6 +219,28 @@ def test_minigrids_one_hot_vector_says_the_same_as_its_image(full_obs: bool, cel
     if full_obs:
         expected[1 * 8 + 1] = (10, 0, 3)  # the agent, red, facing up, in the first corner
     np.testing.assert_array_equal(np.stack(parts, axis=1), expected)
+
+
+def test_connect_four_is_one_side_of_a_game_against_random_play() -> None:
+    needs("pettingzoo")
+    games = []
+    for env in (make_env("connect_four"), make_env("connect_four")):
+        for seed in range(30):
+            obs, _ = env.reset(seed=seed)
+            begins, over, turns = not obs["observation"].any(), False, 0
+            while not over:
+                assert obs in env.observation_space
+                column = int(obs["action_mask"].argmax())
+                assert obs["observation"].reshape(2, 6, 7).sum((0, 1))[column] < 6
+                obs, reward, over, _, _ = env.step(column)
+                turns += 1
+                assert obs["observation"][:42].sum() == turns
+                assert over or reward == 0.0
+            games.append((begins, turns, reward))
+    assert games[:30] == games[30:]
+    assert {begins for begins, _, _ in games} == {True, False}
+    assert {-1.0, 1.0} <= {reward for *_, reward in games}
+    assert all(reward != 1.0 or turns >= 4 for _, turns, reward in games)
 
 
 @pytest.mark.parametrize(("name", "package"), EXTRAS.items())

@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from torch import Tensor, nn
 
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -166,6 +166,28 @@ class Match(gymnasium.Env):
             args = action["action_args"] if self.kind == "hybrid" else action
             reward *= 1.0 - float(np.abs(args - np.array(TARGETS[self.sign])).mean())
         return self._observe(), reward, True, False, {}
+
+
+class MaskedMatch(Match):
+    """Shown one of three signs, do what the next one asks for, or, where that is forbidden, the one after it.
+
+    It is forbidden in half of the episodes, which only the mask shows. What is forbidden cannot be done.
+    """
+
+    def __init__(self, cfg: Any) -> None:
+        super().__init__(dict(env_id="discrete"))
+        self.observation_space = Dict(seen=Match.observation_space, action_mask=MultiBinary(A))  # type: ignore[assignment]
+
+    def _observe(self) -> Any:
+        mask = np.ones(A, np.int8)
+        mask[(self.sign + 1) % A] = self.np_random.integers(2)
+        self.best = (self.sign + 2 - mask[(self.sign + 1) % A]) % A
+        return {"seen": np.eye(OBS)[self.sign], "action_mask": mask}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        best = self.best
+        assert action in (best, (self.sign + 2) % A, self.sign)
+        return self._observe(), float(action == best), True, False, {}
 
 
 class Corridor(gymnasium.Env):

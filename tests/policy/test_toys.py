@@ -13,10 +13,10 @@ from ding_lite.config.schema import merge
 from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.policy import Policy
 from ding_lite.utils.registry import ENV_REGISTRY, POLICY_REGISTRY
-from tests.policy.actors import Corridor, Match
+from tests.policy.actors import Corridor, MaskedMatch, Match
 
-# Random play is worth 1/3, 1/6, about 0.4, about 0.15, and below -1 in the corridor, whose best return is 0.6.
-STOP = {"discrete": 0.95, "multi_discrete": 0.95, "continuous": 0.85, "hybrid": 0.8, "corridor": 0.59}
+# Random play is worth 1/3, 1/6, about 0.4, about 0.15, below -1 in the corridor, whose best return is 0.6, and 0.42.
+STOP = {"discrete": 0.95, "multi_discrete": 0.95, "continuous": 0.85, "hybrid": 0.8, "corridor": 0.59, "masked": 0.95}
 # What differs from the defaults, by the family and then by the policy.
 SMALL = dict(model=dict(encoder_hidden_size_list=[32, 32]))
 ACTOR = merge(SMALL, dict(learn=dict(learning_rate=0.003, entropy_weight=0.0)))
@@ -72,7 +72,8 @@ ALL = ("corridor", "discrete", "multi_discrete", "continuous", "hybrid")
 FIRST = dict(ppo="hybrid", a2c="continuous", pg="multi_discrete", impala="corridor", ppo_offpolicy="discrete")
 TASKS = {kind: (first, *(task for task in ALL if task != first)) for kind, first in FIRST.items()}
 TASKS |= dict.fromkeys(("pdqn", "paddpg"), ("hybrid",)) | {"bdq": ("multi_discrete",)}
-TASKS |= dict.fromkeys(("dqn", "qrdqn", "rainbow", "iqn", "fqf", "c51"), ("corridor",))
+TASKS |= {"dqn": ("corridor", "masked"), "ppo": (*TASKS["ppo"], "masked")}
+TASKS |= dict.fromkeys(("qrdqn", "rainbow", "iqn", "fqf", "c51"), ("corridor",))
 TASKS |= dict.fromkeys(("acer", "discrete_sac", "mdqn", "sql", "sqn"), ("corridor", "discrete"))
 # `make test` runs the first task of each.
 CASES = [
@@ -87,6 +88,7 @@ def toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(ENV_REGISTRY, "match", Match)
     monkeypatch.setitem(ENV_REGISTRY, "corridor", Corridor)
+    monkeypatch.setitem(ENV_REGISTRY, "masked", MaskedMatch)
 
 
 def run(kind: str, task: str, *overrides: str, max_env_step: int = 40_000) -> Policy:
@@ -97,7 +99,7 @@ def run(kind: str, task: str, *overrides: str, max_env_step: int = 40_000) -> Po
     on_policy = policy_cls.learns_from == "collect"
     policy |= dict(num_threads=1, eval=dict(evaluator=dict(eval_freq=20 if on_policy else 40)), discount_factor=0.9)
     main = dict(exp_name="run", env=dict(env_id=task, n_evaluator_episode=48, stop_value=STOP[task]), policy=policy)
-    create = dict(env=dict(type="corridor" if task == "corridor" else "match"), policy=dict(type=kind))
+    create = dict(env=dict(type=task if task in ("corridor", "masked") else "match"), policy=dict(type=kind))
     pipeline = serial_pipeline_onpolicy if on_policy else serial_pipeline
     return pipeline((main, create), seed=0, max_env_step=max_env_step, overrides=overrides)
 
