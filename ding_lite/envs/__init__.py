@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from ding_lite.envs.builders import make_gymnasium as make_gymnasium
     from ding_lite.envs.episode_monitor import EpisodeMonitor as EpisodeMonitor
     from ding_lite.envs.keys import ENV_DEFAULTS as ENV_DEFAULTS
-    from ding_lite.envs.masks import ActionMask as ActionMask
     from ding_lite.envs.returned import EnvError as EnvError
     from ding_lite.envs.seeded_env import derive_seeds as derive_seeds
     from ding_lite.envs.spaces import EnvSpec as EnvSpec
