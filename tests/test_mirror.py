@@ -22,7 +22,7 @@ COVERED = {
     "distributed/test_rpc.py": ["entry/serial_entry_rpc.py"],
     "entry/test_serial_entry.py": ["entry/experiment.py"],
     "entry/test_resume.py": ["entry/keeper.py"],
-    "entry/test_actors.py": ["entry/ray_instance.py"],
+    "entry/test_actors.py": ["entry/actor_process.py", "entry/ray_instance.py"],
     "policy/continuous/test_ensembles.py": ["policy/continuous/redq.py", "policy/continuous/tqc.py"],
     "envs/test_subprocess_env.py": ["envs/worker_process.py"],
     "envs/test_vector_env.py": [

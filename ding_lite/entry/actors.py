@@ -10,201 +10,39 @@ Shapes: T steps, N environments of an actor, K environments of which something i
 from __future__ import annotations
 
 import copy
-import importlib
 import logging
 import math
-import pickle
-import socket
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 
+from ding_lite.entry.actor_process import Actor, pack
 from ding_lite.entry.experiment import NoEnvironments, Source, play
 from ding_lite.entry.ray_instance import connect
 from ding_lite.entry.reporter import describe_collecting
-from ding_lite.entry.setup import RunSetup, policy_process
-from ding_lite.envs import derive_seeds
-from ding_lite.envs.builders import find_builder
-from ding_lite.envs.wrappers import ENGINES
+from ding_lite.entry.setup import RunSetup
 from ding_lite.policy import Policy
-from ding_lite.utils.origin import library_versions
 from ding_lite.utils.ranks.collectives import allreduce_data
 from ding_lite.utils.ranks.heartbeat import heartbeat
 from ding_lite.utils.ranks.interrupt import InterruptGuard
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
-from ding_lite.utils.registry import (
-    CONFIG_MODULE,
-    ENCODER_REGISTRY,
-    ENV_REGISTRY,
-    MODEL_REGISTRY,
-    POLICY_REGISTRY,
-    ConfigError,
-    UserError,
-)
-from ding_lite.utils.seed import random_state, set_random_state, set_seed
+from ding_lite.utils.registry import ConfigError, UserError
+from ding_lite.utils.seed import random_state, set_random_state
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker.collector import to_arrays, to_numpy
 
-REGISTRIES = {"env": ENV_REGISTRY, "policy": POLICY_REGISTRY, "model": MODEL_REGISTRY, "encoder": ENCODER_REGISTRY}
 START_TIMEOUT = 300.0  # seconds that an actor may take to start, or `actor_timeout` if that is longer
 LOOK_PERIOD = 1.0  # seconds between looks for actors that hang, while none has finished
 logger = logging.getLogger(__name__)
 
 
-class Actor:
-    """Plays in a process of Ray's, with its own environments and a copy of the policy that only acts."""
-
-    def __init__(self) -> None:
-        self._stack = ExitStack()
-        self._built: tuple[Policy, Any] | None = None
-        self._lost: list[int] = []  # environments whose episodes do not continue in the next block
-
-    def build(self, job: bytes, place: dict[str, Any]) -> None:
-        """Build policy and environments anew.
-
-        Args:
-            job: what `pack` returned.
-            place: `index` and `count` of the actor, `attempt`, the number of its failures, and `state`, from which a
-                new process continues.
-        """
-        self._stack.close()
-        setup, index, attempt = unpack(job), place["index"], place["attempt"]
-        policy = self._stack.enter_context(policy_process(setup, "actor", index, fields=("collect",)))
-        collector = setup.create_collector(policy, index, lambda: False, self._stack)
-        num_envs = setup.cfg.env.collector_env_num
-        policy.env_place = (index * num_envs, place["count"] * num_envs)
-        self._lost = list(range(num_envs))
-        if attempt:
-            set_seed(derive_seeds(setup.cfg.seed, "actor", index, attempt, n=1)[0])
-            collector.reset(derive_seeds(setup.cfg.seed, index, "collect", attempt, n=num_envs))
-        elif (state := place["state"]) is not None:
-            self._lost = collector.load_local_state_dict(state["collector"])
-            policy.load_local_state_dict(state["policy"])
-            set_random_state(state["random"])
-        self._built = policy, collector
-
-    def play(self, request: dict[str, Any], weights: dict[str, Any]) -> dict[str, Any]:
-        """Collect once.
-
-        Args:
-            request: what `ActorCollector` asks for.
-            weights: the model's, arrays by name.
-
-        Returns:
-            The rollout block as arrays, its figures, the random state, and the environments that were not restored.
-        """
-        assert self._built is not None
-        policy, collector = self._built
-        policy.load_to_act(request["numbers"] | {"model": tree_map(torch.from_numpy, weights)})
-        if request["random_state"] is not None:
-            set_random_state(request["random_state"])
-        collector.envstep = request["envstep"]
-        block, figures = collector.collect(random=request["random"])
-        figures.pop("interrupt")
-        lost, self._lost = self._lost, []
-        return {"block": to_arrays(block), "figures": figures, "random": random_state(), "lost": lost}
-
-    def answer(self) -> None:
-        """Return: the process has started."""
-
-    def state(self) -> dict[str, Any]:
-        """Return what `place["state"]` restores."""
-        assert self._built is not None
-        policy, collector = self._built
-        return {
-            "collector": collector.local_state_dict(),
-            "policy": policy.local_state_dict(),
-            "random": random_state(),
-        }
-
-
-def pack(setup: RunSetup, cloudpickle: Any) -> bytes:
-    """Return the setup and what it needs, in a form that `unpack` reads in a process on any machine.
-
-    `cloudpickle` is Ray's module: it also sends classes of the user's script.
-
-    Raises:
-        ConfigError: a class or a function of the user cannot be sent.
-    """
-    cfg = copy.deepcopy(setup.cfg)
-    cfg.policy.cuda = cfg.policy.multi_gpu = False
-    builder = None if cfg.env.manager.type in ENGINES else find_builder(cfg.env, setup.builders[0])
-    builders = setup.builders[0] or (builder and [builder] * cfg.env.collector_env_num)
-    named = {kind: registry.imported() for kind, registry in REGISTRIES.items()}
-    own = [name for name in sys.modules if name.startswith(CONFIG_MODULE)]  # cannot be imported elsewhere
-    classes = {
-        kind: {name: cls for name, cls in group.items() if cls.__module__ in ("__main__", *own)}
-        for kind, group in named.items()
-    }
-    modules = {cls.__module__ for group in named.values() for cls in group.values()}
-    modules = {name for name in modules if name.partition(".")[0] not in ("ding_lite", "__main__", *own)}
-    facts = {"path": sys.path, "versions": library_versions(), "modules": sorted(modules)}
-    for name in own:
-        cloudpickle.register_pickle_by_value(sys.modules[name])
-    try:
-        content = cloudpickle.dumps((replace(setup, cfg=cfg, builders=(builders, None)), classes))
-    except Exception as error:  # the user's objects may raise anything
-        raise ConfigError(
-            f"The environments of '{cfg.env.env_id or cfg.env.type}' (module {_module_of(builder)}) cannot be sent to "
-            f"actors, because they cannot be pickled: {error}. Create such objects when an environment is built."
-        ) from error
-    finally:
-        for name in own:
-            cloudpickle.unregister_pickle_by_value(sys.modules[name])
-    return cloudpickle.dumps((facts, content))
-
-
-def _module_of(builder: Any) -> str:
-    """Return the module of the user's function or class that builds an environment."""
-    if isinstance(builder, partial):
-        builder = builder.args[0] if builder.args else builder.keywords["spec"].entry_point
-    return getattr(builder, "__module__", str(builder))
-
-
-def unpack(job: bytes) -> RunSetup:
-    """Return the setup in an actor's process, with the user's classes registered.
-
-    Raises:
-        UserError: this machine has other versions of libraries, or lacks a module.
-    """
-    facts, content = pickle.loads(job)
-    check_versions(facts["versions"])
-    sys.path += [path for path in facts["path"] if path not in sys.path]
-    try:
-        for name in facts["modules"]:
-            importlib.import_module(name)
-        setup, classes = pickle.loads(content)
-    except ImportError as error:
-        raise UserError(
-            f"An actor on machine '{socket.gethostname()}' cannot import {error.name or error}, which this run needs: "
-            "install it there, or run the actors where it is."
-        ) from error
-    for kind, group in classes.items():
-        for name, cls in group.items():
-            REGISTRIES[kind][name] = cls
-    return setup
-
-
-def check_versions(expected: dict[str, str]) -> None:
-    """Raise `UserError` if libraries of this machine have other versions than the `expected` ones, those of a rank."""
-    found = library_versions()
-    for name in expected | found:
-        if found.get(name) != expected.get(name):
-            raise UserError(
-                f"Machine '{socket.gethostname()}' has {name} {found.get(name)}, and that of the ranks has "
-                f"{expected.get(name)}: install the same version on all."
-            )
-
-
-@dataclass
+@dataclass(eq=False)
 class Seat:
     """What a rank knows of one of its actors.
 
@@ -229,22 +67,22 @@ class Seat:
     last_obs: Any = None
 
 
-@dataclass
+@dataclass(eq=False)
 class Rollout:
     """What one actor, or all actors of an on-policy run, play with the same weights.
 
     Attributes:
         seats: the actors.
         version: learner iterations before these weights.
-        ask: asks an actor to play, and returns Ray's reference to its answer; None: all answers have arrived.
-        refs: these references.
+        request: what the actors are asked for, and the weights, see `Actor.play`.
+        refs: Ray's references to their answers; None: it must be asked again.
         begun: when each of them was asked.
         answers: what has arrived; None where nothing has.
     """
 
     seats: list[Seat]
     version: int
-    ask: Callable[[Seat], Any] | None = None
+    request: tuple[Any, ...] = ()
     refs: list[Any] = field(default_factory=list)
     begun: list[float] = field(default_factory=list)
     answers: list[Any] = field(default_factory=list)
@@ -321,17 +159,24 @@ class ActorCollector(NoEnvironments):
         request = {"numbers": state, "envstep": self.envstep, "random": random}
         request["random_state"] = random_state() if self._shares_random_state else None
         self._policy.begin_collect(self.envstep)  # counts, and sets the figures of the log
-        job, weights, count = self._job, self._weights, self._count
-
-        def ask(seat: Seat) -> Any:
-            place = {"index": seat.index, "count": count, "attempt": seat.attempt, "state": seat.state}
-            args = {"answer": (), "build": (job, place), "play": (request, weights)}
-            return getattr(seat.handle, seat.stage).remote(*args[seat.stage])
-
-        rollout = Rollout(seats, version, ask)
-        rollout.refs, rollout.begun = [ask(seat) for seat in seats], [time.monotonic()] * len(seats)
-        rollout.answers = [None] * len(seats)
+        rollout = Rollout(seats, version, (request, self._weights))
+        rollout.refs = [self._ask(rollout, seat) for seat in seats]
+        rollout.begun, rollout.answers = [time.monotonic()] * len(seats), [None] * len(seats)
         self._running.append(rollout)
+
+    def _ask(self, rollout: Rollout, seat: Seat) -> Any:
+        """Ask an actor for what it must do next, and return Ray's reference to its answer."""
+        place = {"index": seat.index, "count": self._count, "attempt": seat.attempt, "state": seat.state}
+        args = {"answer": (), "build": (self._job, place), "play": rollout.request}
+        return getattr(seat.handle, seat.stage).remote(*args[seat.stage])
+
+    def describe(self) -> str:
+        """Return the line of the start-up summary."""
+        line = f"{self._count} of Ray, {len(self._seats)} a rank"
+        number = int(self._max_lag // self._updates) if self._max_lag < math.inf and not self._on_policy else math.inf
+        if number < len(self._seats):
+            line += f"; max_lag={self._max_lag} lets {number} of them play while the rank learns"
+        return line
 
     # Waiting.
 
@@ -369,7 +214,7 @@ class ActorCollector(NoEnvironments):
                 continue
             now, limit = time.monotonic(), max(self._timeout, 0 if seat.stage == "play" else START_TIMEOUT)
             if rollout.refs[i] is None:
-                rollout.refs[i] = rollout.ask(seat)  # type: ignore[misc]  # not None while answers are missing
+                rollout.refs[i] = self._ask(rollout, seat)
             elif self._ray.wait([rollout.refs[i]], timeout=0)[0]:
                 self._fetch(rollout, i)
             elif now - rollout.begun[i] > limit:
@@ -403,9 +248,8 @@ class ActorCollector(NoEnvironments):
         """Store an actor's block, or let it play if it only answers that it is ready."""
         seat = rollout.seats[i]
         if answer is None:
-            assert rollout.ask is not None
             seat.stage = {"answer": "build", "build": "play"}[seat.stage]
-            rollout.refs[i], rollout.begun[i] = rollout.ask(seat), time.monotonic()
+            rollout.refs[i], rollout.begun[i] = self._ask(rollout, seat), time.monotonic()
             return
         rollout.answers[i], lost = answer, answer["lost"]
         if lost and seat.last_obs is not None:
@@ -568,5 +412,5 @@ def play_apart(setup: RunSetup, policy: Policy, guard: InterruptGuard, stack: Ex
     collector = ActorCollector(setup, policy, guard, stack)
     sizes = copy.deepcopy(setup.cfg)
     sizes.policy.divide = False  # an actor has the sizes of its rank
-    lines = {**describe_collecting(sizes, "an actor", count), "actors": f"{count} of Ray, {count // ranks} a rank"}
+    lines = {**describe_collecting(sizes, "an actor", count), "actors": collector.describe()}
     return Source(collector, lines, setup.limits["max_env_step"], figures=collector.figures)

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
-from ding_lite.entry.actors import check_versions
+from ding_lite.entry.actor_process import check_versions
 from ding_lite.entry.ray_instance import connect
 from ding_lite.utils import ConfigError, UserError
 from ding_lite.utils.origin import library_versions
@@ -118,9 +118,10 @@ def test_episodes_go_on_when_a_run_with_lag_is_resumed() -> None:
         folder = train("dqn", "parts", *words, *more, max_env_step=limit)
         assert result(folder)["envstep"] == limit
         time.sleep(1.0)
-    for columns in played(folder):
+    actors = list(played(folder))
+    assert sum(len(columns["traj_flag"]) for columns in actors) >= 512 // 8  # rows of 8 environments
+    for columns in actors:
         step_TN, cut_TN = columns["episode_step"], columns["traj_flag"]
-        assert len(step_TN) > 20
         assert torch.equal(step_TN[1:], torch.where(cut_TN[:-1], 0, step_TN[:-1] + 1))
 
 
