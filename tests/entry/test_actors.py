@@ -17,8 +17,9 @@ import gymnasium
 import pytest
 import torch
 
-from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
+from ding_lite.entry import Callback, serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.entry.actor_process import check_versions
+from ding_lite.entry.actors import join_blocks
 from ding_lite.entry.ray_instance import connect
 from ding_lite.utils import ConfigError, UserError
 from ding_lite.utils.origin import library_versions
@@ -26,6 +27,7 @@ from dizoo.classic_control.cartpole.config import cartpole_a2c_config, cartpole_
 from dizoo.classic_control.pendulum.config import pendulum_sac_config
 from tests.entry.helpers import metrics, pair, result
 from tests.entry.test_resume import PAIRS, SHORT, assert_same, last_state
+from tests.worker.replay.history import History
 
 pytest.importorskip("ray")
 SAC = [
@@ -82,6 +84,49 @@ def test_one_actor_without_lag_is_the_run_without_actors(name: str) -> None:
     assert_same(whole_state(alone), whole_state(apart, actor=True))
     rows = [[{k: v for k, v in row.items() if k not in TIMES} for row in metrics(f)] for f in (alone, apart)]
     assert rows[0] == rows[1]
+
+
+class Lags(Callback):
+    """Notes the lag of every collect."""
+
+    def __init__(self) -> None:
+        self.lags: list[float] = []
+
+    def after_collect(self, run: Any, figures: Any) -> None:
+        self.lags.append(run.collector.figures()["actors/lag"])
+
+
+# 5 iterations a collect: with 3 actors the lag would be 15; PPO's are 2 epochs of 2 x 64 / 32 minibatches.
+@pytest.mark.parametrize(
+    ("name", "actors", "max_lag", "largest"), [("dqn", 3, 10, 10), ("ppo", 2, 8, 8), ("ppo", 2, 7, 0)]
+)
+def test_no_block_is_older_than_max_lag(name: str, actors: int, max_lag: int, largest: int) -> None:
+    watch = Lags()
+    words = (f"policy.collect.actors={actors}", f"policy.collect.max_lag={max_lag}", "env.stop_value=None")
+    folder = train(name, "run", *words, max_env_step=1024, callbacks=[watch])
+    assert max(watch.lags) == largest
+    assert result(folder)["envstep"] == 1024
+
+
+def test_the_blocks_of_several_actors_are_the_block_of_all_their_environments() -> None:
+    whole = History(6, 1).play(9)
+    parts = []
+    for envs in (slice(0, 3), slice(3, 6)):
+        part = {
+            key: value[:, envs] for key, value in whole.items() if key not in ("last_obs", "final_obs", "final_index")
+        }
+        row_K, env_K = whole["final_index"] // 6, whole["final_index"] % 6
+        mine_K = (env_K >= envs.start) & (env_K < envs.stop)
+        place_K = row_K * (envs.stop - envs.start) + env_K - envs.start
+        parts.append(
+            part
+            | {
+                "last_obs": whole["last_obs"][envs],
+                "final_obs": whole["final_obs"][mine_K],
+                "final_index": place_K[mine_K],
+            }
+        )
+    assert_same(dict(sorted(whole.items())), dict(sorted(join_blocks(parts).items())))
 
 
 RESUME = ("exp_name=parts", "policy.learn.resume_training=True")

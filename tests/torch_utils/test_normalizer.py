@@ -164,6 +164,21 @@ def test_saved_and_restored_it_goes_on_as_before() -> None:
     assert not torch.equal(first.state_dict()["returns.mean"], lost.state_dict()["returns.mean"])
 
 
+def test_the_returns_of_each_actor_run_on_until_its_next_block() -> None:
+    several, whole = Normalizer(None, 0.9), Normalizer(None, 0.9)
+    blocks = [block(seed, 6, starts=((0, 0), (0, 1))[: seed < 2 and 2]) for seed in range(4)]
+    for number, each in enumerate(blocks):  # blocks of the actors 0 and 1 in turn
+        several.update(each | {"actor": torch.tensor(number % 2)})
+    for first, second in ((0, 2), (1, 3)):
+        alone = Normalizer(None, 0.9)
+        alone.update(blocks[first])
+        alone.update(blocks[second])
+        own = alone.local_state_dict()["running_return"]
+        torch.testing.assert_close(several.local_state_dict()["running_returns"][str(first)], own)
+    whole.load_local_state_dict(several.local_state_dict())
+    assert whole.local_state_dict() == several.local_state_dict()
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_observations_that_are_not_finite_do_not_spoil_the_statistics(bad: float) -> None:
     normalizer, part = Normalizer(VECTOR, None), block(0, 4)
