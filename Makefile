@@ -66,7 +66,7 @@ links: site  ## do the links to other sites lead somewhere? needs a network
 	$(SPHINX)/links -b linkcheck
 
 bench: install  ## all benchmarks, three hours; peers that are not installed are skipped, see tests/benchmarks/README.md
-	for name in env_rate replay_memory gradient_averaging scaling traffic compare peak_memory offline rpc rollout_dataset forms learning; do \
+	for name in env_rate replay_memory gradient_averaging scaling traffic scale_model compare peak_memory offline rpc rollout_dataset forms learning; do \
 		echo "== $$name"; $(BIN)/python -m tests.benchmarks.$$name || exit 1; \
 	done
 
