@@ -19,6 +19,7 @@ from typing import Any
 from ding_lite.utils.ranks.launch_environment import set_variables
 from ding_lite.utils.registry import ConfigError, load_extra
 
+ACTOR_BYTES = 300 * 2**20  # memory of an actor's process, most of which is torch
 PREFIX = "ding_lite_ray_"  # begins the name of Ray's directory, which must be short because it holds sockets
 
 
@@ -46,6 +47,7 @@ def connect(actors: int, own: int, stack: ExitStack) -> Any:
     quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "logging_level": logging.ERROR}
     address = os.environ.get("RAY_ADDRESS")
     if not address:
+        _check_memory(own)
         own_instance = {"num_cpus": own, "num_gpus": 0, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
         quiet |= own_instance | {"_temp_dir": stack.enter_context(_directory())}
     stack.callback(ray.shutdown)
@@ -71,6 +73,15 @@ def _variables() -> dict[str, str]:
         return quiet
     # Only processes with this token can use the instance. Ray would leave one in the user's home.
     return quiet | {"RAY_AUTH_TOKEN": secrets.token_hex(32)}
+
+
+def _check_memory(actors: int) -> None:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if actors * ACTOR_BYTES > total:
+        raise ConfigError(
+            f"policy.collect.actors: {actors} processes of a rank need {actors * ACTOR_BYTES / 2**30:.3g} GiB, but "
+            f"this machine has {total / 2**30:.3g} GiB: set fewer, or RAY_ADDRESS to use a cluster."
+        )
 
 
 def _check_cpus(ray: Any, actors: int) -> None:
