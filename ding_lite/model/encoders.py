@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from ding_lite.model.arguments import ObsShape
 from ding_lite.model.image import ConvEncoder, ImageConv, ImageDense
-from ding_lite.model.masks import UnmaskedEncoder, has_mask, unmasked_shape
+from ding_lite.model.masks import UnmaskedEncoder, unmasked_shape
 from ding_lite.model.mlp import MLP, Activation, check_norm_type, find_activation, with_norm
+from ding_lite.torch_utils.normalizer import MASK
 from ding_lite.utils.key import activation_name
 from ding_lite.utils.registry import ENCODER_REGISTRY, ConfigError, EncoderChoice
 
@@ -40,7 +41,7 @@ def create_encoder(
     """
     check_norm_type(norm_type)
     activation = activation_name(activation)
-    if isinstance(obs_shape, Mapping) and has_mask(obs_shape):
+    if isinstance(obs_shape, Mapping) and MASK in obs_shape:
         key, shape = unmasked_shape(obs_shape)
         return UnmaskedEncoder(create_encoder(shape, hidden_size_list, activation, encoder, norm_type), key)
     if encoder is not None:
@@ -186,7 +187,7 @@ def feature_size(obs_shape: ObsShape, hidden_size_list: Sequence[int]) -> int:
     """Return the number of features of the encoder that `create_encoder` returns for these arguments."""
     if hidden_size_list:
         return hidden_size_list[-1]
-    if isinstance(obs_shape, Mapping) and has_mask(obs_shape):
+    if isinstance(obs_shape, Mapping) and MASK in obs_shape:
         return feature_size(unmasked_shape(obs_shape)[1], ())
     if isinstance(obs_shape, Mapping):
         return sum(feature_size(shape, ()) for shape in obs_shape.values())

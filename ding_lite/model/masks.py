@@ -19,8 +19,8 @@ Logit = TypeVar("Logit", Tensor, Any)
 
 
 def has_mask(obs: Any) -> bool:
-    """Return whether observations, or their shapes, are a dict with an `action_mask`."""
-    return isinstance(obs, Mapping) and MASK in obs
+    """Return whether observations are a dict with an `action_mask`."""
+    return isinstance(obs, dict) and MASK in obs
 
 
 def find_mask(obs: Any) -> Tensor | None:
