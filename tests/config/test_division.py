@@ -10,15 +10,16 @@ from ding_lite.config.division import PARTS, divide, share
 from ding_lite.utils import ConfigError
 from ding_lite.utils.key import get_key
 from ding_lite.utils.registry import POLICY_REGISTRY
+from tests.distributed import parity
 from tests.distributed.test_parity import PROBLEMS
 
 SHARED = ("policy.learn.batch_size", "env.collector_env_num", *PARTS)
-FIRST = {kind: problem for problem in PROBLEMS.values() for kind in [problem[0]]}
+KINDS = sorted({kind for kind, _, _ in PROBLEMS.values()})
 
 
 def compiled(kind: str, *overrides: str) -> EasyDict:
     main: dict[str, Any] = dict(env=dict(env_id="CartPole-v1", collector_env_num=8))
-    words = ["policy.divide=True", "env.import_names=[]", *FIRST[kind][2], *overrides]
+    words = ["policy.divide=True", *parity.SEQUENCES.get(kind, []), *overrides]
     return compile_config((main, dict(policy=dict(type=kind))), overrides=words)
 
 
@@ -29,7 +30,7 @@ def test_items_are_dealt_in_order_and_ranks_differ_by_one(ranks: int) -> None:
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
-@pytest.mark.parametrize("kind", FIRST)
+@pytest.mark.parametrize("kind", KINDS)
 def test_ranks_together_have_the_sizes_of_the_config(kind: str) -> None:
     """Whatever their number: they differ in environments, and have of everything else what belongs to these."""
     dataset = POLICY_REGISTRY.find(kind).learns_from == "dataset"
