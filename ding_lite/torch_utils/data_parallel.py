@@ -150,6 +150,11 @@ def check_data_parallel(policy: EasyDict, defaults: EasyDict) -> None:
             "policy.ddp.comm_hook='powersgd' adds the part of a gradient that it did not send to the next one, so a "
             "NaN would stay: set policy.learn.on_nonfinite='stop'."
         )
+    if ddp.comm_hook == "powersgd" and ddp.find_unused_parameters:
+        raise ConfigError(
+            "policy.ddp.comm_hook='powersgd' sends more than once, which mixes with the search for unused parameters: "
+            "set policy.ddp.find_unused_parameters=False."
+        )
     if ddp.static_graph and ddp.find_unused_parameters:
         raise ConfigError(
             "policy.ddp.static_graph=True finds unused parameters in the first iteration: set either this or "

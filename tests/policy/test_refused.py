@@ -90,7 +90,7 @@ impala | learn.lambda_=1.5 | policy.learn.lambda_: expected a number from 0 to 1
 impala | learn.batch_size=100000 | fewer than policy.learn.batch_size=100000: nothing would be learned
 impala | on_policy=True | policy.on_policy: expected False for policy 'impala'
 impala | model.lstm_type=lstm | lstm_type=lstm is not possible with policy 'impala'
-pg | collect.n_sample=64 | Unknown key 'policy.collect.n_sample'. Known in 'policy.collect': n_episode.
+pg | collect.n_sample=64 | Unknown key 'policy.collect.n_sample'. Known in 'policy.collect': actor_timeout, actors
 pg | collect.n_episode=0 | policy.collect.n_episode: expected at least 1, got 0
 pg | on_policy=False | policy.on_policy: expected True for policy 'pg'
 ppo | learn.dual_clip=0.5 | policy.learn.dual_clip: expected a number above 1, got 0.5
@@ -124,6 +124,7 @@ dqn | learn.momentum=1.0 | policy.learn.momentum: expected at least 0, below 1, 
 dqn | data_parallel=horovod | policy.data_parallel must be 'flat' or 'ddp', got 'horovod'.
 dqn | ddp.static_graph=True | policy.ddp.static_graph=True has an effect only with policy.data_parallel='ddp'
 dqn | data_parallel=ddp ddp.comm_hook=fp8 | must be '', 'fp16', 'bf16' or 'powersgd', got 'fp8'.
+dqn | data_parallel=ddp ddp.comm_hook=powersgd ddp.find_unused_parameters=True | set policy.ddp.find_unused
 dqn | data_parallel=ddp ddp.comm_hook=powersgd learn.on_nonfinite=skip | 'powersgd' adds the part of a gradient that
 dqn | data_parallel=ddp ddp.static_graph=True ddp.find_unused_parameters=True | static_graph=True finds unused
 dqn | data_parallel=ddp ddp.sync_batchnorm=True | policy.ddp.sync_batchnorm=True works only on GPUs
