@@ -57,11 +57,8 @@ def serial_pipeline(
         overrides = [*overrides, "env.dynamic_seed=False"]
     limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
     setup = prepare_run(input_cfg, seed, env_setting, model, overrides, pipeline="serial_pipeline", limits=limits)
-    process = policy_process(setup, get_rank(), "policy")
-    with (
-        process as policy,
-        Experiment(setup, policy, find_source(setup), callbacks=callbacks, replays=True) as experiment,
-    ):
+    process, source = policy_process(setup, get_rank(), "policy"), find_source(setup)
+    with process as policy, Experiment(setup, policy, source, callbacks=callbacks, replays=True) as experiment:
         replay = experiment.fill_replay_buffer()
         while not experiment.finished():
             if experiment.evaluate():
@@ -90,8 +87,8 @@ def serial_pipeline_onpolicy(
     limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
     pipeline = "serial_pipeline_onpolicy"
     setup = prepare_run(input_cfg, seed, env_setting, model, overrides, pipeline=pipeline, limits=limits)
-    process = policy_process(setup, get_rank(), "policy")
-    with process as policy, Experiment(setup, policy, find_source(setup), callbacks=callbacks) as experiment:
+    process, source = policy_process(setup, get_rank(), "policy"), find_source(setup)
+    with process as policy, Experiment(setup, policy, source, callbacks=callbacks) as experiment:
         while not experiment.finished():
             if experiment.evaluate():
                 break

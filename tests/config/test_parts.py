@@ -38,7 +38,7 @@ ATARI = "dizoo.atari.envs.atari_env"
         (dict(env=dict(type="config_test", import_names="abc")), r"env.import_names: expected a list of module names"),
         (dict(policy=dict(type="config_test", import_names=[1])), r"policy.import_names: expected a list of module"),
         (dict(env_manger=dict(type="base")), "'create_config.env_manger'. Did you mean 'env_manager'"),
-        (dict(reward_model=dict(type="rnd")), r"^Unknown reward model type 'rnd'. Registered: .*config_test"),
+        (dict(reward_model=dict(type="ngu")), r"^Unknown reward model type 'ngu'. Registered: .*config_test"),
         (dict(reward_model=dict(type="config_tst")), "reward model type 'config_tst'. Did you mean 'config_test'"),
         (dict(reward_model={}), r"create_config.reward_model.type: expected a registered name .* got NoneType"),
         (dict(reward_model=dict(type="x", import_names=["no_such_module"])), "cannot import 'no_such_module'"),

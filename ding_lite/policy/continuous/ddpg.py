@@ -134,8 +134,12 @@ class DDPGPolicy(Policy):
         target_B = batch["reward"] + batch["value_gamma"] * value_B.masked_fill(batch["done"], 0.0)
         error_CB = target_B - q_CB
         loss = sum_of_means(error_CB.square(), batch.get("weight"))
-        priority_B = error_CB.detach().abs().mean(0)
-        return loss, {"q_value": q_CB.detach(), "td_error": priority_B, "priority": priority_B}
+        error_B = error_CB.detach().abs().mean(0)
+        return loss, {"q_value": q_CB.detach(), "td_error": error_B, "priority": self._priority(error_B)}
+
+    def _priority(self, error_B: Tensor) -> Tensor:
+        """Return the priorities `[B]` of samples in replay, for the sizes of their errors."""
+        return error_B
 
     def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_actor."""

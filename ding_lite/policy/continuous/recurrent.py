@@ -92,11 +92,9 @@ class RecurrentPolicy(Policy):
         size = (self._cfg.unroll_len, len(batch["index"]), batch["action"].shape[-1])
         return torch.randn(size, dtype=self._dtype, device=self._device)
 
-    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        output = super()._forward_learn(batch)
-        error_UB = output["priority"]
-        priority_B = torch.lerp(error_UB.mean(0), error_UB.amax(0), self._cfg.learn.priority_eta)
-        return output | {"priority": priority_B}
+    def _priority(self, error_UB: Tensor) -> Tensor:
+        """Return the priorities `[B]` of sequences."""
+        return torch.lerp(error_UB.mean(0), error_UB.amax(0), self._cfg.learn.priority_eta)
 
     # Acting. The states of the environments that collect and of those that evaluate are kept apart.
 

@@ -93,10 +93,9 @@ def test_the_errors_of_a_sequence_are_those_of_single_steps() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_priority_mixes_the_largest_and_the_mean_error_of_a_sequence(kind: str) -> None:
     policy, batch = problem(kind, "policy.priority=True", "policy.learn.priority_eta=0.75")
-    ready = policy._ready(batch)
-    errors = policy._critic_loss(ready)[1]["priority"]
-    priority = policy.learn(batch | {"noise": ready.get("noise", {})})["priority"]
-    torch.testing.assert_close(priority, 0.75 * errors.amax(0) + 0.25 * errors.mean(0))
+    figures = policy.learn(batch)
+    errors = figures["td_error"]
+    torch.testing.assert_close(figures["priority"], 0.75 * errors.amax(0) + 0.25 * errors.mean(0))
 
 
 @pytest.mark.parametrize("kind", KINDS)
