@@ -77,7 +77,9 @@ def whole_state(folder: Path, actor: bool = False) -> dict[str, Any]:
     return state
 
 
-@pytest.mark.parametrize("name", ["dqn", "r2d2", "ppo", pytest.param("sac", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", ["dqn", "ppo", *(pytest.param(name, marks=pytest.mark.slow) for name in ("r2d2", "sac"))]
+)
 def test_one_actor_without_lag_is_the_run_without_actors(name: str) -> None:
     alone = train(name, "alone")
     apart = train(name, "apart", "policy.collect.actors=1", "policy.collect.max_lag=0")
@@ -98,7 +100,8 @@ class Lags(Callback):
 
 # 5 iterations a collect: with 3 actors the lag would be 15; PPO's are 2 epochs of 2 x 64 / 32 minibatches.
 @pytest.mark.parametrize(
-    ("name", "actors", "max_lag", "largest"), [("dqn", 3, 10, 10), ("ppo", 2, 8, 8), ("ppo", 2, 7, 0)]
+    ("name", "actors", "max_lag", "largest"),
+    [("dqn", 3, 10, 10), *(pytest.param("ppo", 2, lag, lag // 8 * 8, marks=pytest.mark.slow) for lag in (7, 8))],
 )
 def test_no_block_is_older_than_max_lag(name: str, actors: int, max_lag: int, largest: int) -> None:
     watch = Lags()
@@ -157,6 +160,7 @@ def played(folder: Path) -> Iterator[dict[str, torch.Tensor]]:
         yield columns
 
 
+@pytest.mark.slow
 def test_episodes_go_on_when_a_run_with_lag_is_resumed() -> None:
     words = ("policy.collect.actors=2", "env.stop_value=None", "policy.random_collect_size=0")
     for more, limit in (((), 256), (RESUME, 512)):
@@ -189,6 +193,7 @@ class Faulty(gymnasium.Wrapper):
         return super().step(action)
 
 
+@pytest.mark.slow
 def test_an_actor_that_dies_raises_or_hangs_is_replaced(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
