@@ -9,6 +9,7 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from ding_lite.utils.ranks.launch_environment import set_variables
 from ding_lite.utils.registry import ConfigError, load_extra
 
 ACTOR_BYTES = 300 * 2**20  # memory of an actor's process, most of which is torch
+REACH_TIMEOUT = 10.0  # seconds until an address that does not answer counts as wrong
 PREFIX = "ding_lite_ray_"  # begins the name of Ray's directory, which must be short because it holds sockets
 
 
@@ -46,7 +48,9 @@ def connect(actors: int, own: int, stack: ExitStack) -> Any:
     logging.getLogger("ray").setLevel(logging.ERROR)
     quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "logging_level": logging.ERROR}
     address = os.environ.get("RAY_ADDRESS")
-    if not address:
+    if address:
+        check_reachable(address)
+    else:
         _check_memory(own)
         own_instance = {"num_cpus": own, "num_gpus": 0, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
         quiet |= own_instance | {"_temp_dir": stack.enter_context(_directory())}
@@ -73,6 +77,20 @@ def _variables() -> dict[str, str]:
         return quiet
     # Only processes with this token can use the instance. Ray would leave one in the user's home.
     return quiet | {"RAY_AUTH_TOKEN": secrets.token_hex(32)}
+
+
+def check_reachable(address: str) -> None:
+    """Raise `ConfigError` if nothing listens at `host:port`. Ray would try for minutes, and then end the process."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not (host and port.isdigit()):  # 'auto', for instance
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=REACH_TIMEOUT).close()
+    except OSError as error:
+        raise ConfigError(
+            f"RAY_ADDRESS={address} cannot be reached: {error.strerror or error}. Start Ray there by 'ray start "
+            "--head', or unset RAY_ADDRESS to let the actors play on this machine."
+        ) from None
 
 
 def _check_memory(actors: int) -> None:

@@ -20,7 +20,7 @@ import torch
 from ding_lite.entry import Callback, serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.entry.actor_process import check_versions
 from ding_lite.entry.actors import join_blocks
-from ding_lite.entry.ray_instance import connect
+from ding_lite.entry.ray_instance import check_reachable, connect
 from ding_lite.utils import ConfigError, UserError
 from ding_lite.utils.origin import library_versions
 from dizoo.classic_control.cartpole.config import cartpole_a2c_config, cartpole_pg_config
@@ -230,6 +230,8 @@ def test_bad_input_gives_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "'pg' learns from whole episodes" in message("policy.collect.actors=1", name="pg")
     with pytest.raises(UserError, match=r"has torch .* and that of the ranks has 1\.0: install the same"):
         check_versions(library_versions() | {"torch": "1.0"})
+    with pytest.raises(ConfigError, match=r"RAY_ADDRESS=127\.0\.0\.1:1 cannot be reached"):
+        check_reachable("127.0.0.1:1")
     train("dqn", "alone")
     words = ("exp_name=alone", "policy.learn.resume_training=True", "policy.collect.actors=2")
     assert "1 rank(s) with 0 actors, and this run has 1 with 2: only as many" in message(*words)
