@@ -14,7 +14,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from ding_lite.entry.actor_process import Actor, pack
-from ding_lite.entry.experiment import NoEnvironments, Source, play
+from ding_lite.entry.experiment import NoEnvironments, Source
 from ding_lite.entry.ray_instance import connect
 from ding_lite.entry.reporter import describe_collecting
 from ding_lite.entry.setup import RunSetup
@@ -389,11 +389,6 @@ def join_blocks(blocks: list[dict[str, Any]]) -> dict[str, Any]:
         final = tree_map(lambda *leaves: torch.cat(leaves)[order_K], *(block["final_obs"] for _, block in ended))
         joined |= {"final_index": place_K, "final_obs": final}
     return joined
-
-
-def find_source(setup: RunSetup) -> Callable[..., Source]:
-    """Return the function that creates the source of a run that plays: actors play if there are any, else the ranks."""
-    return play_apart if setup.cfg.policy.collect.actors else play
 
 
 def play_apart(setup: RunSetup, policy: Policy, guard: InterruptGuard, stack: ExitStack) -> Source:

@@ -5,15 +5,15 @@ This is the place to start reading. `Experiment` has the methods that the loops 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import importlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import nn
 
-from ding_lite.entry.actors import find_source
 from ding_lite.entry.callbacks import Callback
-from ding_lite.entry.experiment import Experiment
-from ding_lite.entry.setup import policy_process, prepare_run
+from ding_lite.entry.experiment import Experiment, Source, play
+from ding_lite.entry.setup import RunSetup, policy_process, prepare_run
 from ding_lite.policy import Policy
 from ding_lite.utils.ranks.ranks import get_rank
 
@@ -57,7 +57,7 @@ def serial_pipeline(
         overrides = [*overrides, "env.dynamic_seed=False"]
     limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
     setup = prepare_run(input_cfg, seed, env_setting, model, overrides, pipeline="serial_pipeline", limits=limits)
-    process, source = policy_process(setup, get_rank(), "policy"), find_source(setup)
+    process, source = policy_process(setup, get_rank(), "policy"), _find_source(setup)
     with process as policy, Experiment(setup, policy, source, callbacks=callbacks, replays=True) as experiment:
         replay = experiment.fill_replay_buffer()
         while not experiment.finished():
@@ -87,7 +87,7 @@ def serial_pipeline_onpolicy(
     limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
     pipeline = "serial_pipeline_onpolicy"
     setup = prepare_run(input_cfg, seed, env_setting, model, overrides, pipeline=pipeline, limits=limits)
-    process, source = policy_process(setup, get_rank(), "policy"), find_source(setup)
+    process, source = policy_process(setup, get_rank(), "policy"), _find_source(setup)
     with process as policy, Experiment(setup, policy, source, callbacks=callbacks) as experiment:
         while not experiment.finished():
             if experiment.evaluate():
@@ -95,6 +95,14 @@ def serial_pipeline_onpolicy(
             samples = experiment.collect()
             experiment.learn(experiment.policy.batches(samples))
     return experiment.policy
+
+
+def _find_source(setup: RunSetup) -> Callable[..., Source]:
+    """Return the function that creates the source of rollout blocks: actors play if there are any, else the ranks."""
+    if not setup.cfg.policy.collect.actors:
+        return play
+    source: Callable[..., Source] = importlib.import_module("ding_lite.entry.actors").play_apart
+    return source
 
 
 # DI-engine's names for runs with a reward model
