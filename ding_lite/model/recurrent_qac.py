@@ -6,7 +6,7 @@ Shapes: T rows of a sequence, U of these to learn from, B sequences, F features,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -14,8 +14,6 @@ from ding_lite.model.arguments import with_arguments_of
 from ding_lite.model.qac import QAC
 from ding_lite.model.recurrent import RecurrentCore, State, run_core, unroll
 from ding_lite.utils.registry import MODEL_REGISTRY
-
-States = dict[str, State]  # of the networks 'actor' and 'critic', each of which has a memory of its own
 
 
 class SequenceEncoder(nn.Module):
@@ -60,8 +58,6 @@ class RecurrentQAC(QAC):
         **options: see `QAC`.
     """
 
-    modes: ClassVar[tuple[str, ...]] = (*QAC.modes, "remember")
-
     @with_arguments_of(QAC)
     def __init__(
         self,
@@ -79,9 +75,10 @@ class RecurrentQAC(QAC):
         """Return the result of the method named `mode`.
 
         With `mode='compute_actor'`, `inputs` are observations `[T, B, ...]`, and so the outputs `[T, B, D]`; the states
-        of both networks are `next_state`. `sequence` may contain `prev_state` and `episode_start`, see `run_core`.
+        of both networks are `next_state`. `mode='remember'` returns these alone. `sequence` may contain `prev_state`
+        and `episode_start`, see `run_core`.
         """
-        if mode == "compute_critic":
+        if mode not in ("compute_actor", "remember"):
             return super().forward(inputs, mode)
         prev_state = sequence.pop("prev_state", None) or {"actor": None, "critic": None}
         parts = {name: getattr(self, name).encoder.run(inputs, state, **sequence) for name, state in prev_state.items()}

@@ -22,7 +22,7 @@ from ding_lite.utils.ranks.launch_environment import loopback, set_variables
 from ding_lite.utils.registry import UserError, load_extra
 from ding_lite.utils.run_process import RunProcess, passing_signals_on
 
-PREEMPTION = {"SUBMITIT_PREEMPT_SIGNAL": "USR1"}  # which ranks know: SLURM may send it to them too
+PREEMPTION = {"SUBMITIT_PREEMPT_SIGNAL": "USR1"}  # a signal that ranks handle too, because SLURM may send it to them
 TIME_LIMIT = 60  # minutes of a job, after which it is requeued; submitit's own default is 5
 PERIOD = 0.2  # seconds between two looks at a job's process
 REQUEUES = 10**6  # time limits that a job may reach; submitit's own default is 3
