@@ -62,11 +62,7 @@ class SeedRun:
 
 
 def run_seeds(args: argparse.Namespace) -> int:
-    """Train a config with several seeds, or go on with what this command began; return the exit status.
-
-    Raises:
-        UserError: this process was started by a launcher, or the config cannot be read.
-    """
+    """Train a config with several seeds, or go on with what this command began; return the exit status."""
     if read_launch() is not None:
         raise UserError("Several seeds start processes of their own: leave the launcher out, or give one seed.")
     _, overrides = split_words(args.words)

@@ -36,11 +36,6 @@ class Eval(Command):
         parser.add_argument("-s", "--seed", type=int, help="used instead of the config's seed")
 
     def run(self, args: argparse.Namespace) -> None:
-        """Evaluate the checkpoint with the config of its run.
-
-        Raises:
-            UserError: a mistake in the arguments, or in the run's directory.
-        """
         from ding_lite.cli.running import evaluate  # noqa: PLC0415  (it loads torch)
         from ding_lite.entry.eval_entry import find_pair  # noqa: PLC0415
         from ding_lite.results.run import find_checkpoint  # noqa: PLC0415
@@ -65,11 +60,6 @@ class Play(Command):
         parser.add_argument("--episodes", type=int, metavar="N", help="episodes to play; until Ctrl-C by default")
 
     def run(self, args: argparse.Namespace) -> None:
-        """Play episodes in a window, and print the return of each.
-
-        Raises:
-            UserError: a mistake in the arguments or in the run's directory, or there is no screen.
-        """
         check_at_least(args, episodes=1)
         from ding_lite.envs.rendering import has_screen  # noqa: PLC0415
 
@@ -112,11 +102,6 @@ class Video(Command):
         parser.add_argument("--format", choices=FORMATS, default="mp4", help="mp4 by default")
 
     def run(self, args: argparse.Namespace) -> None:
-        """Record episodes, and print the path of each video.
-
-        Raises:
-            UserError: a mistake in the arguments or in the run's directory, or the extra `video` is missing.
-        """
         check_at_least(args, episodes=1)
         folder, suffix = os.path.splitext(args.output or "")
         if suffix[1:] in FORMATS:
@@ -157,11 +142,6 @@ class Export(Command):
         )
 
     def run(self, args: argparse.Namespace) -> None:
-        """Write the file.
-
-        Raises:
-            UserError: a mistake in the arguments or in the run's directory, or the policy cannot be exported.
-        """
         from ding_lite.entry.agent import load  # noqa: PLC0415  (it loads torch)
 
         load(args.path).export(args.output)

@@ -225,11 +225,7 @@ def _has_floats(space: gymnasium.Space[Any]) -> bool:
 
 
 def check_schedule(path: str, key: Key, schedule: Mapping[str, Any]) -> None:
-    """Check a schedule, each number of which the key `path`, which begins with 'policy.', must allow.
-
-    Raises:
-        ConfigError: the key cannot change during a run, or the schedule has a mistake.
-    """
+    """Check a schedule, each number of which the key `path`, which begins with 'policy.', must allow."""
     if reason := why_constant(path, key):
         raise ConfigError(
             f"{path} cannot change during a run, because {reason}: expected a number, got {show_value(dict(schedule))}."

@@ -36,9 +36,6 @@ def divide(cfg: EasyDict, rank: int, ranks: int) -> EasyDict:
 
     `random_collect_size` stays that of all ranks. On-policy, `batch_size` may become a fraction: each collect is cut
     into as many minibatches as one process would make.
-
-    Raises:
-        ConfigError: the ranks cannot share a size.
     """
     if not cfg.policy.get("divide"):
         return cfg

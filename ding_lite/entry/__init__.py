@@ -1,4 +1,7 @@
-"""Pipelines and what else a script calls."""
+"""Pipelines and what else a script calls.
+
+A mistake of the user raises `UserError` or a subclass of it, whose message is one line that says what to do.
+"""
 
 from typing import TYPE_CHECKING
 

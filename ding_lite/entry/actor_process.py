@@ -110,9 +110,6 @@ def pack(setup: RunSetup, cloudpickle: Any) -> bytes:
     """Return the setup and what it needs, in a form that `unpack` reads in a process on any machine.
 
     `cloudpickle` is Ray's module: it also sends classes of the user's script.
-
-    Raises:
-        ConfigError: a class or a function of the user cannot be sent.
     """
     cfg = copy.deepcopy(setup.cfg)
     cfg.policy.cuda = cfg.policy.multi_gpu = False
@@ -150,11 +147,7 @@ def _module_of(builder: Any) -> str:
 
 
 def unpack(job: bytes) -> RunSetup:
-    """Return the setup in an actor's process, with the user's classes registered.
-
-    Raises:
-        UserError: this machine has other versions of libraries, or lacks a module.
-    """
+    """Return the setup in an actor's process, with the user's classes registered."""
     facts, content = pickle.loads(job)
     check_versions(facts["versions"])
     sys.path += [path for path in facts["path"] if path not in sys.path]

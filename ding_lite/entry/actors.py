@@ -259,11 +259,7 @@ class ActorCollector(NoEnvironments):
         seat.failures, seat.state = 0, None
 
     def _count_failure(self, rollout: Rollout, i: int, reason: str, stage: str) -> None:
-        """Count and tell a failure of an actor, which goes on with `stage`, see `Seat`.
-
-        Raises:
-            UserError: it has failed too often.
-        """
+        """Count and tell a failure of an actor, which goes on with `stage`, see `Seat`."""
         seat, rollout.refs[i], rollout.begun[i] = rollout.seats[i], None, time.monotonic()
         seat.stage = stage
         seat.failures += 1
@@ -392,11 +388,7 @@ def join_blocks(blocks: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def play_apart(setup: RunSetup, policy: Policy, guard: InterruptGuard, stack: ExitStack) -> Source:
-    """Return a source of rollout blocks that actors play, see `Experiment`.
-
-    Raises:
-        ConfigError: the actors cannot be divided among the ranks.
-    """
+    """Return a source of rollout blocks that actors play, see `Experiment`."""
     count, ranks = setup.cfg.policy.collect.actors, get_world_size()
     if count % ranks:
         near = count // ranks * ranks

@@ -48,10 +48,6 @@ def deal(states: States, rank: int, ranks: int, num_streams: int, num_rows: int 
         num_streams: E of this run; it has no meaning if no environment is played.
         num_rows: rows of its replay buffer, or None.
         seed: the config's seed.
-
-    Raises:
-        CheckpointError: this run does not have as many environments as the saved one, or their attributes were changed
-            differently on different ranks.
     """
     found = [state for state in states if state is not None]
     streams = find_streams(states, num_streams)

@@ -20,11 +20,7 @@ from ding_lite.utils.registry import ConfigError
 
 
 def find_pair(checkpoint: str, advice: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the config pair of the run that a checkpoint belongs to, and let its modules be found.
-
-    Raises:
-        ConfigError: the checkpoint does not lie in an experiment directory, or its config cannot be read.
-    """
+    """Return the config pair of the run that a checkpoint belongs to, and let its modules be found."""
     return read_saved_run(find_config(checkpoint, advice)).importable_pair()
 
 

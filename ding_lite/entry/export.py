@@ -86,9 +86,6 @@ def export_policy(policy: Policy, observation_space: gymnasium.Space[Any], units
         observation_space: observations as the policy sees them.
         units: the units of the actions.
         path: ends with '.pt2' or '.onnx'.
-
-    Raises:
-        AgentError: the policy is recurrent, or cannot be exported, or the file's actions differ.
     """
     ending = os.path.splitext(path)[1]
     obs = draw_observations(observation_space, TRIALS)
@@ -122,11 +119,7 @@ def export_policy(policy: Policy, observation_space: gymnasium.Space[Any], units
 
 
 def check_target(path: str) -> None:
-    """Check that a module can be written to `path`.
-
-    Raises:
-        ConfigError: the ending is unknown, the directory does not exist, or the extra `onnx` is missing.
-    """
+    """Check that a module can be written to `path`."""
     ending = os.path.splitext(path)[1]
     if ending not in ENDINGS:
         raise ConfigError(f"'{path}': expected a file that ends with {' or '.join(ENDINGS)}.")

@@ -52,9 +52,6 @@ class RunKeeper(AbstractContextManager[Any]):
         reporter: the run's records.
         saved_iter: learner iteration of the last attempt to save; -1: none.
         guard: says whether this rank was asked to end.
-
-    Raises:
-        CheckpointError: a checkpoint to start from cannot be read, or does not fit.
     """
 
     def __init__(self, setup: RunSetup, policy: Policy, axis: str) -> None:
@@ -145,12 +142,7 @@ class RunKeeper(AbstractContextManager[Any]):
         callbacks: Callback | None = None,
         on_save: Callable[[str], None] | None = None,
     ) -> None:
-        """Register the parts to save from now on; if a run continues, restore them and the random states.
-
-        Raises:
-            CheckpointError: the run and the checkpoint do not have the same reward model.
-            ConfigError: the saved replay buffer does not fit `replay`. The run's directory is as it was.
-        """
+        """Register the parts to save from now on; if a run continues, restore them and the random states."""
         parts = {"learner": learner, "collector": collector, "evaluator": evaluator}
         more = {"reward_model": reward_model, "callbacks": callbacks}
         self._parts = {**parts, **{name: part for name, part in more.items() if part is not None}}
@@ -302,11 +294,7 @@ class RunKeeper(AbstractContextManager[Any]):
 
 
 def load_policy(policy: Policy, state: dict[str, Any], name: str, with_optimizer: bool = False) -> None:
-    """Load a checkpoint into a policy that learns: its model, or everything `with_optimizer`; `name` is for messages.
-
-    Raises:
-        CheckpointError: the checkpoint belongs to another policy or model.
-    """
+    """Load a checkpoint into a policy that learns: its model, or all `with_optimizer`; `name` is for messages."""
     try:
         _check_statistics(policy, state["policy"], name)
         learned = {key: value for key, value in state["policy"].items() if with_optimizer or key != "optimizer"}
@@ -318,11 +306,7 @@ def load_policy(policy: Policy, state: dict[str, Any], name: str, with_optimizer
 
 
 def load_reward_model(reward_model: RewardModel | None, state: dict[str, Any], name: str) -> None:
-    """Load a checkpoint's reward model into this run's.
-
-    Raises:
-        CheckpointError: only one of the two has a reward model, or the two models differ.
-    """
+    """Load a checkpoint's reward model into this run's."""
     if (reward_model is None) != ("reward_model" not in state):
         theirs, ours = ("a", "none") if reward_model is None else ("no", "one")
         raise CheckpointError(
@@ -337,11 +321,7 @@ def load_reward_model(reward_model: RewardModel | None, state: dict[str, Any], n
 
 
 def load_model(policy: Policy, state: dict[str, Any], name: str) -> None:
-    """Load a checkpoint's state, its `policy` or its model into a policy that only acts; `name` is for messages.
-
-    Raises:
-        CheckpointError: the checkpoint belongs to another model.
-    """
+    """Load a checkpoint's state, its `policy` or its model into a policy that only acts; `name` is for messages."""
     state = state.get("policy", state)
     _check_statistics(policy, state, name)
     try:

@@ -175,11 +175,7 @@ def _check_caller(nproc: int, max_restarts: int) -> None:
 
 
 def _pack(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-    """Return the ranks' task as bytes: what to import first, and then, pickled separately, function and arguments.
-
-    Raises:
-        UserError: a new process could not import the function, or something cannot be pickled.
-    """
+    """Return the ranks' task as bytes: what to import first, and then, pickled separately, function and arguments."""
     main, name = sys.modules["__main__"], getattr(function, "__qualname__", repr(function))
     prepare: dict[str, Any] = {"sys_argv": sys.argv, "dir": os.getcwd()}
     if main.__spec__ is not None:

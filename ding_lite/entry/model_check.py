@@ -24,9 +24,6 @@ def check_model(policy: Policy, spec: EnvSpec, fields: tuple[str, ...]) -> None:
     """Act once on observations drawn at random, if the policy or its model is the user's own.
 
     Random generators and the policy's memory of episodes are as before.
-
-    Raises:
-        ConfigError: acting fails, or returns what does not fit the actions.
     """
     if all(type(each).__module__.startswith(OURS) for each in (policy, policy.model)):
         return

@@ -61,11 +61,7 @@ def limits_for(pipeline: Callable[..., Any], limits: Mapping[str, int]) -> dict[
 
 
 def whole_limit(name: str, limit: Any) -> int:
-    """Return a limit of a run, given as a number or its text, as an integer; `1e6` is allowed.
-
-    Raises:
-        ConfigError: it is not a whole number above 0.
-    """
+    """Return a limit of a run, given as a number or its text, as an integer; `1e6` is allowed."""
     try:
         number = float(limit)
     except (TypeError, ValueError):

@@ -34,9 +34,6 @@ def connect(actors: int, own: int, stack: ExitStack) -> Any:
         actors: number of actors of all ranks.
         own: number of this rank's actors.
         stack: disconnects.
-
-    Raises:
-        ConfigError: Ray is not installed, cannot be reached, or the cluster has fewer CPUs than actors.
     """
     stack.enter_context(set_variables(_variables()))
     ray = load_extra("ray", "ray", "policy.collect.actors")

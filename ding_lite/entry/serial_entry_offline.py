@@ -221,11 +221,7 @@ def create_feed(
 
 
 def read_alike(cfg: EasyDict, spec: EnvSpec) -> OfflineDataset:
-    """Read the data set on every rank; an error of one rank is raised on all. A collective call.
-
-    Raises:
-        ConfigError: the data set lacks a column, does not fit the environment, is too small, or differs between ranks.
-    """
+    """Read the data set on every rank; an error of one rank is raised on all. A collective call."""
     held: list[OfflineDataset] = []
 
     def read() -> str:

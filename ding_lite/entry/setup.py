@@ -231,10 +231,6 @@ def prepare_run(
     The first five arguments are those of `serial_pipeline`. `pipeline` names the function in `ding_lite.entry` that
     runs the setup, as the saved config does, and `trains` the pipeline that the policy's class must name, if it is
     another one. With `all_ranks`, the call is collective. With a checkpoint's `spec_state`, no environment is built.
-
-    Raises:
-        ConfigError: the config has a mistake.
-        UserError: ranks have different configs or limits.
     """
     _refuse_arguments()
     limits = dict(limits or {})
@@ -305,9 +301,6 @@ def check_same_config(cfg: Mapping[str, Any], **limits: Any) -> None:
     """Check that the compiled configs and the limits of all ranks are equal.
 
     Collective: all ranks must call it. The ranks exchange a hash, and the whole config only if the hashes differ.
-
-    Raises:
-        UserError: they differ. The message, the same on all ranks, lists the dotted keys and the values of each rank.
     """
     if get_world_size() == 1:
         return
@@ -350,9 +343,6 @@ def policy_process(setup: RunSetup, *seed_path: str | int, fields: tuple[str, ..
     * Freed memory is kept, see `keep_freed_memory`.
 
     Without 'learn' in `fields`, the policy has no optimizer.
-
-    Raises:
-        ConfigError: the policy or its model is the user's own, and they do not fit, see `check_model`.
     """
     threads, wanted = torch.get_num_threads(), setup.cfg.policy.num_threads
     try:

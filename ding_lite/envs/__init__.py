@@ -1,6 +1,7 @@
 """Vector environments in gymnasium's SAME_STEP mode, built from a config.
 
-No module here imports torch, because the processes of environments import them.
+No module here imports torch, because the processes of environments import them. A mistake in the
+config raises `ConfigError`; an environment that fails during a run, `EnvError`. Messages are one line.
 """
 
 from typing import TYPE_CHECKING

@@ -30,10 +30,6 @@ def find_builder(cfg_env: EasyDict, builders: Sequence[Builder] | None) -> Any:
         cfg_env: the compiled `cfg.env`.
         builders: the caller's functions, of which the first is returned. Without them, the registered class
             `cfg.env.type` is returned, or a function that makes the gymnasium id.
-
-    Raises:
-        ConfigError: the type, the id or the manager is unknown, or the manager is 'native' or 'env_pool' and the
-            environment has no such engine.
     """
     manager = cfg_env.manager.type
     if manager not in MANAGERS:

@@ -65,9 +65,6 @@ def build_checked(
 
     Returns:
         The environment, which the caller has to close, and the `info` of its reset.
-
-    Raises:
-        ConfigError: the environment cannot be built, raises an error, or violates gymnasium's interface.
     """
     env = attempt(build, name, "be built")
     if not isinstance(env, gymnasium.Env):
@@ -139,11 +136,7 @@ TRIAL_STEPS = 100  # env steps that are played to see an episode end
 
 
 def check_native(builder: Any, cfg_env: EasyDict, spec: EnvSpec) -> None:
-    """Build an engine of two environments and play it until an episode ends, for at most `TRIAL_STEPS`.
-
-    Raises:
-        ConfigError: the engine violates the contract that `vector_env` describes.
-    """
+    """Build an engine of two environments and play it until an episode ends, for at most `TRIAL_STEPS`."""
     name = cfg_env.env_id or cfg_env.type
     env = attempt(lambda: builder.make_native(cfg_env, NUM_ENVS, 1), name, "be built by make_native")
     if not isinstance(env, VectorEnv):

@@ -59,11 +59,7 @@ class EnvPoolBuilder:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def make_native(self, cfg_env: EasyDict, num_envs: int, num_threads: int) -> EnvPoolEngine:
-        """Build the engine, which has to be reset with seeds first.
-
-        Raises:
-            ConfigError: envpool is not installed, or does not know the task or one of the options.
-        """
+        """Build the engine, which has to be reset with seeds first."""
         known = _envpool().list_all_envs()
         if self.task not in known:
             raise ConfigError(f"env.env_id: envpool knows no '{self.task}'.{closest(self.task, known)}")
@@ -74,11 +70,7 @@ class EnvPoolBuilder:
         return EnvPoolEngine(self.task, options, cfg_env.max_episode_steps, *frames)
 
     def check(self, cfg_env: EasyDict) -> EnvSpec:
-        """Return the spaces of an engine with one environment, which is reset once.
-
-        Raises:
-            ConfigError: see `make_native` and `check_lives`.
-        """
+        """Return the spaces of an engine with one environment, which is reset once."""
         with closing(self.make_native(cfg_env, 1, 1)) as engine:
             _, info = engine.reset(seed=[0])
         check_lives(cfg_env, info)
@@ -98,9 +90,6 @@ class EnvPoolEngine(VectorEnv):
 
     Attributes:
         note: a message for the user about the conversion of observations; empty if none is necessary.
-
-    Raises:
-        ConfigError: envpool does not accept the options, or the environment has several players.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}

@@ -37,9 +37,6 @@ def mask_side(
     Args:
         space: the environment's space of the mask.
         actions: the environment's actions; None: unknown.
-
-    Raises:
-        ConfigError: the mask has another length.
     """
     if not isinstance(actions, CHOICES):
         return space, lambda mask: mask

@@ -57,9 +57,6 @@ def build_rendered(
     Environments get the mode as `env.kwargs.render_mode`. If a registered class does not read that, but declares the
     mode in its `metadata`, its attribute `render_mode` is set. Engines that play all environments at once are replaced
     by the environment that the manager 'base' plays.
-
-    Raises:
-        ConfigError: the environment cannot be built, or has no such render mode.
     """
     manager = "base" if cfg_env.manager.type in ENGINES else cfg_env.manager.type
     kwargs = dict(cfg_env.kwargs) | ({"render_mode": render_mode} if render_mode else {})
@@ -90,11 +87,7 @@ def _possible(mode: str, modes: Sequence[str]) -> bool:
 
 
 def _set_render_mode(env: gymnasium.Env, name: str, mode: str) -> gymnasium.Env:
-    """Make an environment render, or return it in a window that shows its images.
-
-    Raises:
-        ConfigError: its class does not declare the mode.
-    """
+    """Make an environment render, or return it in a window that shows its images."""
     modes = env.metadata.get("render_modes") or []
     shows_images = mode == "human" and mode not in modes and "rgb_array" in modes
     if mode not in modes and not shows_images:
@@ -111,12 +104,7 @@ def _set_render_mode(env: gymnasium.Env, name: str, mode: str) -> gymnasium.Env:
 
 
 def check_recording(cfg_env: EasyDict, builders: Sequence[Builder] | None = None) -> None:
-    """Check that the evaluator's first environment can record videos.
-
-    Raises:
-        ConfigError: an engine plays all environments at once, the extra `video` is missing, or the environment does not
-            render images.
-    """
+    """Check that the evaluator's first environment can record videos."""
     if cfg_env.manager.type in ENGINES:
         raise ConfigError(
             f"env.replay_path: the engine of env_manager.type '{cfg_env.manager.type}' renders no images: set it to "
@@ -135,11 +123,7 @@ def check_recording(cfg_env: EasyDict, builders: Sequence[Builder] | None = None
 
 
 def render_image(env: gymnasium.Env) -> np.ndarray:
-    """Return the image that an environment renders, uint8 `[H, W, 3]`.
-
-    Raises:
-        EnvError: it cannot be rendered, or has another type or shape.
-    """
+    """Return the image that an environment renders, uint8 `[H, W, 3]`."""
     name = f"Environment '{type(env.unwrapped).__name__}'"
     try:
         image = env.render()

@@ -74,9 +74,6 @@ class PolicyObservations(gymnasium.ObservationWrapper):
 
     Attributes:
         note: a message for the user about the conversion; empty if none is necessary.
-
-    Raises:
-        ConfigError: the observation space, such as `Tuple` or `Text`, is not supported, or the layout is not known.
     """
 
     def __init__(self, env: gymnasium.Env, layout: str = "") -> None:
@@ -194,9 +191,6 @@ def find_layout(shape: Sequence[int]) -> str:
 
     The last dimension holds the channels if it is 1, 3 or 4 and both others are larger than 4. Otherwise the first one
     holds them, if it is the smallest.
-
-    Raises:
-        ConfigError: neither is the case.
     """
     if shape[2] in CHANNELS and min(shape[:2]) > max(CHANNELS):
         return "channels_last"

@@ -159,9 +159,6 @@ class SubprocessVectorEnv(MixedInfos):
         Args:
             name: the attribute.
             values: one value, or a list or tuple with one for each environment.
-
-        Raises:
-            UserError: the environments have no such attribute.
         """
         if not isinstance(values, list | tuple):
             values = [values] * self.num_envs

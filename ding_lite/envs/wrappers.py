@@ -25,11 +25,7 @@ TRIAL_STEPS = 16  # env steps of the episode that is played twice
 
 
 def check_wrappers(cfg_env: EasyDict) -> None:
-    """Check `cfg.env.wrappers` without building an environment.
-
-    Raises:
-        ConfigError: a wrapper is unknown or of no use here, or an engine plays all environments at once.
-    """
+    """Check `cfg.env.wrappers` without building an environment."""
     for item in cfg_env.wrappers:
         name, _ = _read(item)
         if name in REPLACED:
@@ -79,9 +75,6 @@ def apply_wrappers(env: gymnasium.Env, wrappers: Sequence[Any]) -> gymnasium.Env
     `info[TRUE_REWARD]` is the reward below all wrappers, or at the place of `RecordEpisodeStatistics` if it is one of
     them. Episode returns are sums of these. If the environment has been wrapped by this function before, its value
     counts instead of the reward below all wrappers.
-
-    Raises:
-        ConfigError: a wrapper cannot be applied to this environment with these arguments.
     """
     items = [_read(item) for item in wrappers]
     names = [name for name, _ in items]

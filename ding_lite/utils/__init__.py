@@ -1,6 +1,7 @@
 """Tools that every other package may use: registries, keys, trees, seeds, logging, process group, checkpoint files.
 
 Names are imported on first use, so that environment worker processes, which need only the registry, never load torch.
+A mistake of the user raises `UserError` or a subclass of it, whose message is one line that says what to do.
 """
 
 from typing import TYPE_CHECKING

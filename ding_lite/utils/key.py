@@ -72,11 +72,7 @@ class Key:
         return (self.type, None) if self.default is None and not matches(None, self.type) else self.type
 
     def check(self, path: str, value: Any) -> None:
-        """Check a value; `path` is the key's dotted name, for the message.
-
-        Raises:
-            ConfigError: the value is not allowed.
-        """
+        """Check a value; `path` is the key's dotted name, for the message."""
         mistake = self._find_mistake(value)
         if mistake:
             raise ConfigError(f"{path}{mistake}." + (f" Meaning: {self.meaning}." if self.meaning else ""))
@@ -196,11 +192,7 @@ def pop_key(cfg: Any, path: str) -> Any:
 
 
 def set_key(cfg: dict[str, Any], path: str, value: Any) -> None:
-    """Set a dotted key, and create the sections that are missing.
-
-    Raises:
-        ConfigError: a section of the key is not a dict.
-    """
+    """Set a dotted key, and create the sections that are missing."""
     *parents, last = path.split(".")
     for key in parents:
         cfg = cfg.setdefault(key, {})
@@ -302,11 +294,7 @@ def is_activation(value: Any) -> bool:
 
 
 def activation_name(value: Any, path: str = "policy.model.activation") -> str:
-    """Return the name of an activation, such as 'relu' for itself, for `nn.ReLU` and for `nn.ReLU()`.
-
-    Raises:
-        ConfigError: none of the names stands for it, such as for a module with other options than the default.
-    """
+    """Return the name of an activation, such as 'relu' for itself, for `nn.ReLU` and for `nn.ReLU()`."""
     if isinstance(value, str) and value in ACTIVATIONS.values():
         return value
     cls = _class_of(value)

@@ -29,11 +29,7 @@ def hide_passwords(text: str) -> str:
 
 
 def check_no_passwords(options: Mapping[str, Any], path: str) -> None:
-    """Check that none of the nested options, whose key is `path`, is or contains a password; `${NAME}` is none.
-
-    Raises:
-        ConfigError: one does. The message does not show it.
-    """
+    """Check that none of the nested options, whose key is `path`, is or contains a password; `${NAME}` is none."""
     for key, value in dotted_items(options):
         text = "" if value is None or isinstance(value, bool) else VARIABLE.sub("", str(value))
         found = any(pattern.search(text) for pattern in (PASSWORD, TOKEN, QUERY))
@@ -45,11 +41,7 @@ def check_no_passwords(options: Mapping[str, Any], path: str) -> None:
 
 
 def fill_in(value: Any) -> Any:
-    """Return nested options, or one, with environment variables in the places of `${NAME}`.
-
-    Raises:
-        ConfigError: a variable is not set.
-    """
+    """Return nested options, or one, with environment variables in the places of `${NAME}`."""
     if isinstance(value, Mapping):
         return {key: fill_in(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

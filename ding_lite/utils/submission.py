@@ -36,9 +36,6 @@ def open_cluster(args: argparse.Namespace, folder: Path) -> Any:
     Args:
         args: the options of the command.
         folder: its directory `jobs` gets what jobs print; on a cluster, all machines must see it.
-
-    Raises:
-        UserError: submitit is not installed, this machine belongs to no such cluster, or an option is wrong.
     """
     if args.submit is None:
         return None
@@ -76,9 +73,6 @@ def start_run(
         executor: what `open_cluster` returned.
         words: the words after `ding_lite`.
         directory: the run's directory.
-
-    Raises:
-        UserError: the cluster refuses the job.
     """
     if executor is None:
         return RunProcess(words, args.jobs * args.nproc if args.jobs > 1 else 1)
@@ -126,9 +120,6 @@ class SubmittedRun:
         executor: what `open_cluster` returned.
         job: what the job does.
         directory: the run's directory.
-
-    Raises:
-        UserError: the cluster refuses the job.
     """
 
     def __init__(self, executor: Any, job: Job, directory: str) -> None:

@@ -114,11 +114,7 @@ class A2CPolicy(Policy):
 
 
 def check_core(policy: EasyDict, recurrent: bool) -> None:
-    """Check that a model has a recurrent core only if the policy can learn with one.
-
-    Raises:
-        ConfigError: it cannot.
-    """
+    """Check that a model has a recurrent core only if the policy can learn with one."""
     model = policy.model
     if model.get("lstm_type") and not (recurrent and model.get("share_encoder", True)):
         what = "share_encoder=False" if recurrent else f"policy '{policy.type}', only with 'ppo'"

@@ -285,12 +285,7 @@ class PPOPolicy(Policy):
 
 
 def load_pretrained(model: nn.Module, path: str) -> nn.Module:
-    """Return a copy of a model, with the parameters of a checkpoint and without gradients.
-
-    Raises:
-        CheckpointError: the file cannot be read.
-        ConfigError: its model has other layers, or learned from normalised observations.
-    """
+    """Return a copy of a model, with the parameters of a checkpoint and without gradients."""
     network, state = copy.deepcopy(model).requires_grad_(False), load_checkpoint(path)
     try:
         network.load_state_dict(state["policy"]["model"])
@@ -308,11 +303,7 @@ def load_pretrained(model: nn.Module, path: str) -> nn.Module:
 
 
 def check_kl_keys(cfg: EasyDict) -> None:
-    """Check `target_kl`, `kl_beta`, `pretrained_model_path` and related keys of a compiled config.
-
-    Raises:
-        ConfigError: they contradict each other or another key.
-    """
+    """Check `target_kl`, `kl_beta`, `pretrained_model_path` and related keys of a compiled config."""
     policy, learn, path = cfg.policy, cfg.policy.learn, "policy.learn.pretrained_model_path"
     uses_target = learn.get("kl_early_stop", False) or learn.get("kl_adaptive", False)
     if (learn.get("target_kl") is not None) != uses_target:

@@ -57,9 +57,6 @@ def read_support(model_cfg: EasyDict, model: nn.Module | None = None) -> Support
         model_cfg: the config. If the user passes a model, the config may lack the keys; their default values then
             apply.
         model: a model, which may have the same values as attributes.
-
-    Raises:
-        ConfigError: there is no such support, or the model has another one.
     """
     values = {key: model_cfg.get(key, declared.default) for key, declared in SUPPORT_KEYS.items()}
     check_support(**values)

@@ -127,9 +127,6 @@ def read_checkpoint(
         map_location: As `torch.load` takes it.
         mmap: Tensors are views of the file and are read when used, so they need no second copy in memory. Writing
             into them does not change the file.
-
-    Raises:
-        CheckpointError: The file is missing, truncated, damaged, of another program or version, or could run code.
     """
     try:
         with open(path, "rb") as file, zipfile.ZipFile(file) as archive:

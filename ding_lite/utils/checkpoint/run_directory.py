@@ -68,9 +68,6 @@ def claim_exp_dir(path: str) -> None:
     """Mark a directory that was opened with `resume` as this job's, and remove the previous run's result.
 
     A run does so when it has loaded its checkpoint: one that cannot be resumed keeps its result. Rank 0 alone acts.
-
-    Raises:
-        ConfigError: the directory cannot be written.
     """
     if path in _records:
         try:
@@ -83,9 +80,6 @@ def check_exp_dir(path: str) -> None:
     """Check that no other run continues in a directory in which this process's run writes.
 
     Where there are locks, none can. Without them the last one goes on, and those before it end here. Rank 0 alone acts.
-
-    Raises:
-        UserError: another run has marked the directory as its own.
     """
     job, owner = _owners.get(path, ("", ""))
     if _read_json(job).get("owner", owner) != owner:

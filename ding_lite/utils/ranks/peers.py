@@ -96,11 +96,7 @@ def describe_rank(rank: int) -> Peer:
 
 
 def check_versions(peers: Sequence[Peer]) -> None:
-    """Check that all ranks have the same versions of the packages that compute.
-
-    Raises:
-        UserError: they differ; the message, the same on all ranks, lists each version and the ranks that have it.
-    """
+    """Check that all ranks have the same versions of the packages that compute."""
     found = {name: [peer.versions.get(name, "unknown") for peer in peers] for name in peers[0].versions}
     differ = [f"{name} is {describe_values(values)}" for name, values in found.items() if len(set(values)) > 1]
     if differ:

@@ -1,1 +1,1 @@
-"""Data sets: files, transitions, and loading batches ahead."""
+"""Data sets: files, transitions, and loading batches ahead. One that cannot be used raises `DatasetError`."""

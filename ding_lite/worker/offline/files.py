@@ -52,11 +52,7 @@ class Columns(NamedTuple):
 
 
 def find_kind(path: str, data_type: str = "") -> str:
-    """Return the kind of a data set, one of `KINDS`, from `data_type` or else from the path.
-
-    Raises:
-        DatasetError: it is none of them, for instance a pickle file.
-    """
+    """Return the kind of a data set, one of `KINDS`, from `data_type` or else from the path."""
     ending = os.path.splitext(path)[1].lower()
     if data_type == "naive" or (not data_type and ending in PICKLES):
         raise DatasetError(
@@ -178,11 +174,7 @@ def flatten(columns: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def check_target(path: str) -> str:
-    """Return the kind of the data set that would be written to `path`, one of `KINDS`.
-
-    Raises:
-        DatasetError: the path has no known ending, a package is missing, or a directory or Minari data set exists.
-    """
+    """Return the kind of the data set that would be written to `path`, one of `KINDS`."""
     ending = os.path.splitext(path)[1].lower()
     if ending in ENDINGS:
         if ENDINGS[ending] == "hdf5":
@@ -212,9 +204,6 @@ def write_columns(path: str, columns: dict[str, Any], attributes: dict[str, Any]
         columns: nested columns `[R, ...]`.
         attributes: numbers and strings that describe the origin of the data. They become HDF5 attributes, an array
             `attributes` of JSON in .npz, or the file attributes.json in a directory.
-
-    Raises:
-        DatasetError: the path cannot be written, or the directory exists already.
     """
     kind = ENDINGS.get(os.path.splitext(path)[1].lower(), "npy")
     try:
@@ -257,9 +246,6 @@ def write_minari(path: str, columns: dict[str, Any], spaces: dict[str, Any], att
         columns: `[R, ...]` as `collect_demo_data` records them, cut where `traj_flag` is True.
         spaces: `observation_space` and `action_space` of the environment, and its gymnasium spec `env`, or None.
         attributes: `policy` and others; they become part of the description.
-
-    Raises:
-        DatasetError: the id is taken.
     """
     minari = _load("minari")
     buffers, start = [], 0

@@ -96,11 +96,7 @@ class SequenceView:
 
 
 def check_unroll_len(unroll_len: int | None) -> int:
-    """Return the number of steps to learn from, which every buffer of sequences needs.
-
-    Raises:
-        ConfigError: it is None, because the policy has no key `unroll_len`.
-    """
+    """Return the number of steps to learn from, which every buffer of sequences needs."""
     if unroll_len is None:
         raise ConfigError(
             "policy.other.replay_buffer.type='sequence' stores sequences of policy.unroll_len env steps, but this "
