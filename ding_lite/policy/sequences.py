@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ding_lite.model.recurrent import unroll
 from ding_lite.policy.base import Policy
@@ -62,6 +62,62 @@ class EpisodeState:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state that `state_dict` returned."""
         self._state = None if state["state"] is None else self._to_device(state["state"])
+
+
+class RecurrentPolicy(Policy):
+    """What policies that learn from replayed sequences have in common: what they remember of running episodes.
+
+    The states of the environments that collect and of those that evaluate are kept apart.
+    """
+
+    stored_outputs = ("prev_state",)
+
+    def _unroll(self, network: nn.Module, batch: dict[str, Any]) -> tuple[Tensor, Tensor]:
+        """Return the `logit` of the rows after burn-in, and of their successors, both `[T - burnin_step, B, ...]`."""
+        run, burnin = partial(self._run, network), self._cfg.burnin_step
+        obs, start, state = batch["obs"], batch["episode_start"], self._to_device(batch["prev_state"])
+        if burnin:
+            with torch.no_grad():
+                first = tree_map(lambda leaf: leaf[:burnin], obs)
+                state = run(first, prev_state=state, episode_start=start[:burnin])["next_state"]
+        output, following = unroll(run, "logit", after_burnin(batch, burnin) | {"prev_state": state})
+        return output["logit"], following
+
+    def _priority(self, error_UB: Tensor) -> Tensor:
+        """Return the priorities `[B]` of sequences with these absolute errors (Kapturowski et al. 2019, eq. 1)."""
+        return torch.lerp(error_UB.mean(0), error_UB.amax(0), self._cfg.learn.priority_eta)
+
+    def _init_collect(self) -> None:
+        super()._init_collect()
+        self._collect_state = EpisodeState(self._to_device)
+
+    def _init_eval(self) -> None:
+        self._eval_state = EpisodeState(self._to_device)
+
+    def _reset_collect(self, env_id: np.ndarray | None = None) -> None:
+        super()._reset_collect(env_id)
+        self._collect_state.reset(env_id)
+
+    def _reset_eval(self, env_id: np.ndarray | None = None) -> None:
+        self._eval_state.reset(env_id)
+
+    def _state_dict_collect(self) -> dict[str, Any]:
+        return super()._state_dict_collect() | self._collect_state.state_dict()
+
+    def _load_state_dict_collect(self, state: dict[str, Any]) -> None:
+        super()._load_state_dict_collect(state)
+        self._collect_state.load_state_dict(state)
+
+
+def after_burnin(batch: dict[str, Any], burnin: int) -> dict[str, Any]:
+    """Return the observations of sequences, and what says where episodes start and end, without the burn-in steps."""
+    start = batch["episode_start"]
+    rest = {"obs": tree_map(lambda leaf: leaf[burnin:], batch["obs"]), "last_obs": batch["last_obs"]}
+    rest["episode_start"] = start[burnin:]
+    if "final_index" in batch:
+        rest["final_index"] = batch["final_index"] - burnin * start.shape[1]
+        rest["final_obs"] = batch["final_obs"]
+    return rest
 
 
 class Sequences:

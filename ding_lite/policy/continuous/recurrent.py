@@ -21,7 +21,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -29,7 +28,7 @@ from ding_lite.policy.base import Policy
 from ding_lite.policy.continuous.ddpg import DDPGPolicy
 from ding_lite.policy.continuous.sac import SACPolicy
 from ding_lite.policy.continuous.td3 import TD3_KEYS
-from ding_lite.policy.sequences import EpisodeState
+from ding_lite.policy.sequences import EpisodeState, RecurrentPolicy, after_burnin
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
@@ -55,73 +54,42 @@ SEQUENCE_KEYS: dict[str, Any] = dict(
 )
 
 
-class RecurrentPolicy(Policy):
-    """What SAC and TD3 do differently if their networks have memories."""
+def flatten_actions(batch: dict[str, Any]) -> dict[str, Any]:
+    """Return a batch whose actions are `[T B, D]`, as `Policy._prepare` expects them."""
+    return {**batch, "action": batch["action"].flatten(0, 1)}
 
-    stored_outputs = ("prev_state",)
 
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "recurrent_qac", ["ding_lite.model"]
+def arrange(policy: Policy, batch: dict[str, Any]) -> dict[str, Any]:
+    """Return sequences with `obs` and `next_obs` as `SequenceEncoder` takes them, all others `[U, B, ...]`.
 
-    def _prepare(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Return sequences with `obs` and `next_obs` as `SequenceEncoder` takes them, all others `[U, B, ...]`."""
-        burnin, unroll_len = self._cfg.burnin_step, self._cfg.unroll_len
-        action_TBD = batch["action"]
-        flat = super()._prepare({**batch, "action": action_TBD.flatten(0, 1)})
-        batch = {**flat, "action": flat["action"].unflatten(0, action_TBD.shape[:2])}
-        obs, start, state = batch["obs"], batch["episode_start"], self._to_device(batch.pop("prev_state"))
-        if burnin:
-            with torch.no_grad():
-                first = tree_map(lambda leaf: leaf[:burnin], obs)
-                run = partial(self._run, self._model, first, mode="remember")
-                state = run(prev_state=state, episode_start=start[:burnin])["next_state"]
-        rows: dict[str, Any] = {"obs": tree_map(lambda leaf: leaf[burnin:], obs), "episode_start": start[burnin:]}
-        following = {**rows, "prev_state": state, "last_obs": batch.pop("last_obs")}
-        following["last_step"] = batch.pop("last_step")[burnin : burnin + unroll_len] - burnin
-        if "final_index" in batch:
-            following["final_index"] = batch.pop("final_index") - burnin * start.shape[1]
-            following["final_obs"] = batch.pop("final_obs")
-        learned = tree_map(lambda leaf: leaf[:unroll_len], rows) | {"prev_state": state}
-        for key in ("action", "reward", "done", "value_gamma"):
-            batch[key] = batch[key][burnin : burnin + unroll_len]
-        return {**batch, "obs": learned, "next_obs": following}
+    The actions of the batch are `[T B, D]`.
+    """
+    cfg = policy.current_config
+    burnin, learned = cfg.burnin_step, slice(cfg.burnin_step, cfg.burnin_step + cfg.unroll_len)
+    start, state = batch["episode_start"], policy._to_device(batch.pop("prev_state"))
+    if burnin:
+        with torch.no_grad():
+            first = tree_map(lambda leaf: leaf[:burnin], batch["obs"])
+            run = partial(policy._run, policy.model, first, mode="remember")
+            state = run(prev_state=state, episode_start=start[:burnin])["next_state"]
+    following = after_burnin(batch, burnin) | {"prev_state": state, "last_step": batch["last_step"][learned] - burnin}
+    rows = {key: following[key] for key in ("obs", "episode_start")}
+    batch["action"] = batch["action"].unflatten(0, start.shape)
+    batch = {key: column for key, column in batch.items() if key not in following}
+    batch |= {key: batch[key][learned] for key in ("action", "reward", "done", "value_gamma")}
+    obs = tree_map(lambda leaf: leaf[: cfg.unroll_len], rows) | {"prev_state": state}
+    return {**batch, "obs": obs, "next_obs": following}
 
-    def _draw(self, batch: dict[str, Any]) -> Tensor:
-        """Return standard normal numbers `[U, B, D]`."""
-        size = (self._cfg.unroll_len, len(batch["index"]), batch["action"].shape[-1])
-        return torch.randn(size, dtype=self._dtype, device=self._device)
 
-    def _priority(self, error_UB: Tensor) -> Tensor:
-        """Return the priorities `[B]` of sequences."""
-        return torch.lerp(error_UB.mean(0), error_UB.amax(0), self._cfg.learn.priority_eta)
+def draw(policy: Policy, batch: dict[str, Any]) -> Tensor:
+    """Return standard normal numbers `[U, B, D]`."""
+    size = (policy.current_config.unroll_len, len(batch["index"]), batch["action"].shape[-1])
+    return torch.randn(size, dtype=policy._dtype, device=policy.device)
 
-    # Acting. The states of the environments that collect and of those that evaluate are kept apart.
 
-    def _init_collect(self) -> None:
-        super()._init_collect()
-        self._collect_state = EpisodeState(self._to_device)
-
-    def _init_eval(self) -> None:
-        self._eval_state = EpisodeState(self._to_device)
-
-    def _remember(self, state: EpisodeState, obs: Any) -> dict[str, Any]:
-        """Return the actor's output for observations `[N, ...]`, and the states before the step."""
-        return state.act(partial(self._run, self._model, mode="compute_actor"), obs)
-
-    def _reset_collect(self, env_id: np.ndarray | None = None) -> None:
-        super()._reset_collect(env_id)
-        self._collect_state.reset(env_id)
-
-    def _reset_eval(self, env_id: np.ndarray | None = None) -> None:
-        self._eval_state.reset(env_id)
-
-    def _state_dict_collect(self) -> dict[str, Any]:
-        return super()._state_dict_collect() | self._collect_state.state_dict()
-
-    def _load_state_dict_collect(self, state: dict[str, Any]) -> None:
-        super()._load_state_dict_collect(state)
-        self._collect_state.load_state_dict(state)
+def remember(policy: Policy, state: EpisodeState, obs: Any) -> dict[str, Any]:
+    """Return the actor's output for observations `[N, ...]`, and the states before the step."""
+    return state.act(partial(policy._run, policy.model, mode="compute_actor"), obs)
 
 
 @POLICY_REGISTRY.register("recurrent_sac")
@@ -130,16 +98,23 @@ class RecurrentSACPolicy(RecurrentPolicy, SACPolicy):
 
     config: ClassVar[dict[str, Any]] = merge_keys(SEQUENCE_KEYS, dict(type="recurrent_sac"))
 
+    @staticmethod
+    def default_model() -> tuple[str, list[str]]:
+        return "recurrent_qac", ["ding_lite.model"]
+
+    def _prepare(self, batch: dict[str, Any]) -> dict[str, Any]:
+        return arrange(self, super()._prepare(flatten_actions(batch)))
+
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        return {name: self._draw(batch) for name in ("next", "actor")}
+        return {name: draw(self, batch) for name in ("next", "actor")}
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
-        return self._sample(self._remember(self._collect_state, obs))
+        return self._sample(remember(self, self._collect_state, obs))
 
     @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Any]:
-        output = self._remember(self._eval_state, obs)
+        output = remember(self, self._eval_state, obs)
         return output | {"action": output["logit"]["mu"].tanh()}
 
 
@@ -149,14 +124,21 @@ class RecurrentTD3Policy(RecurrentPolicy, DDPGPolicy):
 
     config: ClassVar[dict[str, Any]] = merge_keys(TD3_KEYS, SEQUENCE_KEYS, dict(type="recurrent_td3"))
 
+    @staticmethod
+    def default_model() -> tuple[str, list[str]]:
+        return "recurrent_qac", ["ding_lite.model"]
+
+    def _prepare(self, batch: dict[str, Any]) -> dict[str, Any]:
+        return arrange(self, super()._prepare(flatten_actions(batch)))
+
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        return {"target": self._draw(batch)} if self._cfg.learn.noise else {}
+        return {"target": draw(self, batch)} if self._cfg.learn.noise else {}
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
-        output = self._remember(self._collect_state, obs)
+        output = remember(self, self._collect_state, obs)
         return output | {"action": self._explore(output["action"])}
 
     @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Any]:
-        return self._remember(self._eval_state, obs)
+        return remember(self, self._eval_state, obs)

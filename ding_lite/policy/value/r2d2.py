@@ -27,23 +27,20 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ding_lite.model.recurrent import unroll
-from ding_lite.policy.sequences import EpisodeState
+from ding_lite.policy.sequences import RecurrentPolicy
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import pick, weighted_mean
 from ding_lite.rl_utils.exploration import epsilon_greedy
 from ding_lite.rl_utils.td import value_inv_transform, value_transform
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
-from ding_lite.utils.tree import tree_map
 
 
 @POLICY_REGISTRY.register("r2d2")
-class R2D2Policy(DQNPolicy):
+class R2D2Policy(RecurrentPolicy, DQNPolicy):
     """R2D2 with epsilon-greedy exploration. Override `_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
@@ -72,7 +69,6 @@ class R2D2Policy(DQNPolicy):
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = ("double", "noisy_net")
-    stored_outputs = ("prev_state",)
 
     @staticmethod
     def default_model() -> tuple[str, list[str]]:
@@ -107,34 +103,7 @@ class R2D2Policy(DQNPolicy):
                 target_UB = value_transform(target_UB)
         error_UB = target_UB - q_UB
         loss = weighted_mean(error_UB.square(), batch.get("weight"))
-        size_UB = error_UB.detach().abs()
-        priority_B = torch.lerp(size_UB.mean(0), size_UB.amax(0), cfg.learn.priority_eta)
-        return loss, {"priority": priority_B, "q_value": q_UB.detach()}
-
-    def _unroll(self, network: nn.Module, batch: dict[str, Any]) -> tuple[Tensor, Tensor]:
-        """Return the values of the rows after burn-in, and of their successors, both `[T - burnin_step, B, A]`."""
-        run, burnin = partial(self._run, network), self._cfg.burnin_step
-        obs, start, state = batch["obs"], batch["episode_start"], self._to_device(batch["prev_state"])
-        if burnin:
-            with torch.no_grad():
-                first = tree_map(lambda leaf: leaf[:burnin], obs)
-                state = run(first, prev_state=state, episode_start=start[:burnin])["next_state"]
-        rest = {"obs": tree_map(lambda leaf: leaf[burnin:], obs), "last_obs": batch["last_obs"]}
-        rest |= {"episode_start": start[burnin:], "prev_state": state}
-        if "final_index" in batch:
-            rest["final_index"] = batch["final_index"] - burnin * start.shape[1]
-            rest["final_obs"] = batch["final_obs"]
-        output, next_q = unroll(run, "logit", rest)
-        return output["logit"], next_q
-
-    # Acting. The states of the environments that collect and of those that evaluate are kept apart.
-
-    def _init_collect(self) -> None:
-        super()._init_collect()
-        self._collect_state = EpisodeState(self._to_device)
-
-    def _init_eval(self) -> None:
-        self._eval_state = EpisodeState(self._to_device)
+        return loss, {"priority": self._priority(error_UB.detach().abs()), "q_value": q_UB.detach()}
 
     @torch.no_grad()
     def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Any]:
@@ -146,15 +115,3 @@ class R2D2Policy(DQNPolicy):
         output = self._eval_state.act(partial(self._run, self._model), obs)
         action = epsilon_greedy(output["logit"], self._cfg.eval.eps, generator=self._eval_random)
         return output | {"action": action}
-
-    def _reset_collect(self, env_id: np.ndarray | None = None) -> None:
-        self._collect_state.reset(env_id)
-
-    def _reset_eval(self, env_id: np.ndarray | None = None) -> None:
-        self._eval_state.reset(env_id)
-
-    def _state_dict_collect(self) -> dict[str, Any]:
-        return self._collect_state.state_dict()
-
-    def _load_state_dict_collect(self, state: dict[str, Any]) -> None:
-        self._collect_state.load_state_dict(state)
