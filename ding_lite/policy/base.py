@@ -67,6 +67,7 @@ class Policy:
     stored_outputs: ClassVar[tuple[str, ...]] = ()  # outputs of `_forward_collect` that replay stores, where they exist
     transition_with_policy_data: ClassVar[bool] = False  # losses need what the policy predicted when it acted
     unit_actions: ClassVar[bool] = False  # whether all its continuous actions are between -1 and 1
+    model_type: ClassVar[str] = ""  # name of the built-in model that it uses by default, see `default_model`
     reads_next_obs: ClassVar[bool] = True  # whether its losses read `next_obs` of transitions from replay
     allows_lag: ClassVar[bool] = True  # whether it may learn from what an older policy played, see `collect.max_lag`
     logged_figures: ClassVar[tuple[str, ...]] = ()  # figures to log, besides losses, norms and learning rates
@@ -89,10 +90,10 @@ class Policy:
         if cfg.policy.collect.get("actors"):
             check_actors(cfg.policy, cls.learns_from == "replay", cls.allows_lag)
 
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
+    @classmethod
+    def default_model(cls) -> tuple[str, list[str]]:
         """Return the name of the policy's model in the model registry, and the modules whose import registers it."""
-        raise NotImplementedError
+        return cls.model_type, ["ding_lite.model"]
 
     def __init__(
         self,

@@ -45,6 +45,7 @@ class D4PGPolicy(DDPGPolicy):
         model=SUPPORT_KEYS,
     )
     config_without: ClassVar[tuple[str, ...]] = ("model.twin_critic",)
+    model_type = "qac_dist"
     alarms: ClassVar[dict[str, tuple[float, str]]] = {"clipped_share": SUPPORT_ALARM}
     logged_figures = ("q_value", "cross_entropy", "clipped_share")
 
@@ -52,10 +53,6 @@ class D4PGPolicy(DDPGPolicy):
     def check_config(cls, cfg: EasyDict) -> None:
         super().check_config(cfg)
         read_support(cfg.policy.model)
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "qac_dist", ["ding_lite.model"]
 
     def _init_learn(self) -> None:
         super()._init_learn()

@@ -84,6 +84,7 @@ class DDPGPolicy(Policy):
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = ("learn.learning_rate",)
+    model_type = "continuous_qac"
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Box,)
     unit_actions = True
     actor_mode = "compute_actor"
@@ -96,10 +97,6 @@ class DDPGPolicy(Policy):
         low, high = cfg.policy.learn.noise_range.min, cfg.policy.learn.noise_range.max
         if low > high:
             raise ConfigError(f"policy.learn.noise_range: expected min <= max, got {low} and {high}: swap them.")
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "continuous_qac", ["ding_lite.model"]
 
     def _init_learn(self) -> None:
         learn = self._cfg.learn

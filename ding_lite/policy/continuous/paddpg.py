@@ -49,12 +49,9 @@ class PADDPGPolicy(DDPGPolicy):
         ),
         other=dict(eps=epsilon_keys(start=1.0, end=0.1, decay=10000)),
     )
+    model_type = "hybrid_qac"
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Dict,)
     logged_figures = (*DDPGPolicy.logged_figures, "epsilon")
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "hybrid_qac", ["ding_lite.model"]
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         return super()._draw_noise({"action": batch["action"]["action_args"]})

@@ -97,10 +97,7 @@ class RecurrentSACPolicy(RecurrentPolicy, SACPolicy):
     """SAC with memories. Override `_critic_loss` or `_actor_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = merge_keys(SEQUENCE_KEYS, dict(type="recurrent_sac"))
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "recurrent_qac", ["ding_lite.model"]
+    model_type = "recurrent_qac"
 
     def _prepare(self, batch: dict[str, Any]) -> dict[str, Any]:
         return arrange(self, super()._prepare(flatten_actions(batch)))
@@ -123,10 +120,7 @@ class RecurrentTD3Policy(RecurrentPolicy, DDPGPolicy):
     """TD3 with memories. Override `_critic_loss` or `_actor_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = merge_keys(TD3_KEYS, SEQUENCE_KEYS, dict(type="recurrent_td3"))
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "recurrent_qac", ["ding_lite.model"]
+    model_type = "recurrent_qac"
 
     def _prepare(self, batch: dict[str, Any]) -> dict[str, Any]:
         return arrange(self, super()._prepare(flatten_actions(batch)))

@@ -44,6 +44,7 @@ class REDQPolicy(SACPolicy):
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = ("model.twin_critic",)
+    model_type = "qac_ensemble"
     logged_figures = (*SACPolicy.logged_figures, "q_spread")
 
     @classmethod
@@ -54,10 +55,6 @@ class REDQPolicy(SACPolicy):
             raise ConfigError(
                 f"policy.learn.min_num={wanted} critics cannot be drawn from policy.model.ensemble_num={there}."
             )
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "qac_ensemble", ["ding_lite.model"]
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         steps = self._optimizers["critic"].steps  # equal on all ranks and after a resume, so all draw the same M

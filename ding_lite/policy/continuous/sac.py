@@ -70,6 +70,7 @@ class SACPolicy(Policy):
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = ("learn.learning_rate",)
+    model_type = "continuous_qac"
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Box,)
     unit_actions = True
     actor_mode = "compute_actor"
@@ -86,10 +87,6 @@ class SACPolicy(Policy):
                 "policy.learn.alpha is a schedule, but policy.learn.auto_alpha=True learns alpha: give a number, or "
                 "set auto_alpha=False."
             )
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "continuous_qac", ["ding_lite.model"]
 
     def _create_model(self) -> nn.Module:
         model = super()._create_model()

@@ -45,6 +45,7 @@ class TQCPolicy(SACPolicy):
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = ("model.twin_critic",)
+    model_type = "qac_quantile"
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
@@ -55,10 +56,6 @@ class TQCPolicy(SACPolicy):
                 f"policy.learn.top_quantiles_to_drop_per_net={dropped} leaves nothing of "
                 f"policy.model.num_quantiles={there}: drop fewer."
             )
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "qac_quantile", ["ding_lite.model"]
 
     def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_critic and detached figures, for a batch as `_prepare` returns it."""

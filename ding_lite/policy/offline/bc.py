@@ -55,14 +55,11 @@ class BCPolicy(Policy):
         ),
     )
     config_without = NOT_OF_DATASETS
+    model_type = "bc"
     learns_from = "dataset"
     action_spaces = (gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete, gymnasium.spaces.Box)
     required_columns = ("obs", "action")
     logged_figures = ("accuracy", "action_error")
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "bc", ["ding_lite.model"]
 
     def _create_model(self) -> nn.Module:
         space = self._cfg.model.get("action_space", "discrete")

@@ -53,6 +53,7 @@ class DiscreteCQLPolicy(Policy):
         ),
     )
     config_without = NOT_OF_DATASETS
+    model_type = "qrdqn"
     learns_from = "dataset"
     action_spaces = (gymnasium.spaces.Discrete,)
     logged_figures = ("td_loss", "min_q_loss", "q_value")
@@ -64,10 +65,6 @@ class DiscreteCQLPolicy(Policy):
             raise ConfigError(
                 "policy.model.noise: a policy that learns from a data set does not explore: leave it out."
             )
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "qrdqn", ["ding_lite.model"]
 
     def _init_learn(self) -> None:
         super()._init_learn()

@@ -71,16 +71,13 @@ class IQLPolicy(Policy):
         ),
     )
     config_without = (*NOT_OF_DATASETS, "learn.learning_rate")
+    model_type = "continuous_qvac"
     learns_from = "dataset"
     action_spaces = (gymnasium.spaces.Box,)
     unit_actions = True
     actor_mode = "compute_actor"
     _model: Any  # with the networks `value`, `critic` and `actor`
     logged_figures = ("q_value", "v_value", "adv", "adv_weight", "log_prob")
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "continuous_qvac", ["ding_lite.model"]
 
     def _create_model(self) -> nn.Module:
         model: Any = super()._create_model()

@@ -61,6 +61,7 @@ class A2CPolicy(Policy):
             gae_lambda=Key(0.95, "lambda of generalised advantage estimation", low=0, high=1),
         ),
     )
+    model_type = "vac"
     learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "collect"
     allows_lag = False
     action_spaces = DISTRIBUTIONS
@@ -73,10 +74,6 @@ class A2CPolicy(Policy):
     def check_config(cls, cfg: EasyDict) -> None:
         super().check_config(cfg)
         check_core(cfg.policy, recurrent=False)
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "vac", ["ding_lite.model"]
 
     def _create_model(self) -> nn.Module:
         return init_parameters(super()._create_model(), self._cfg)

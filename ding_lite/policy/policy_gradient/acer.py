@@ -74,16 +74,13 @@ class ACERPolicy(Policy):
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = ("learn.learning_rate",)
+    model_type = "acer"
     transition_with_policy_data: ClassVar[bool] = True
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
     actor_mode = "compute_actor"
     stored_outputs = ("logit",)
     _model: Any  # with the networks `actor` and `critic`
     logged_figures = ("policy_loss", "bc_loss", "critic_loss", "entropy", "kl_div")
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "acer", ["ding_lite.model"]
 
     def _init_learn(self) -> None:
         learn = self._cfg.learn

@@ -53,12 +53,9 @@ class DiscreteSACPolicy(SACPolicy):
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = ("model.action_space",)
+    model_type = "discrete_qac"
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
     logged_figures = ("q_value", "td_error", "entropy", "alpha")
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "discrete_qac", ["ding_lite.model"]
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         return {}

@@ -54,12 +54,9 @@ class PGPolicy(Policy):
     learns_from = "collect"
     allows_lag = False
     config_without = ("collect.n_sample",)
+    model_type = "pg"
     action_spaces = DISTRIBUTIONS
     logged_figures = ("policy_loss", "entropy", "return")
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "pg", ["ding_lite.model"]
 
     def _get_train_sample(self, block: dict[str, Any]) -> dict[str, Any]:
         """Return `obs`, `action` and `return_` `[M, ...]` of the episodes that `first_episodes` selects.

@@ -93,6 +93,7 @@ class PPOPolicy(Policy):
             ),
         ),
     )
+    model_type = "vac"
     learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "collect"
     action_spaces = DISTRIBUTIONS
     actor_mode = "compute_actor"
@@ -117,10 +118,6 @@ class PPOPolicy(Policy):
         self._sequences = Sequences(self) if cfg.model.get("lstm_type") else None
         self._adapted_kl_beta: float | None = None  # value after changes by `kl_adaptive`
         super().__init__(cfg, *args, **kwargs)
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "vac", ["ding_lite.model"]
 
     def _create_model(self) -> nn.Module:
         return init_parameters(super()._create_model(), self._cfg)

@@ -46,11 +46,8 @@ class BDQPolicy(DQNPolicy):
             mean_target=Key(True, "the branches learn towards the mean of their targets; False: each towards its own"),
         ),
     )
+    model_type = "bdq"
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.MultiDiscrete, gymnasium.spaces.Discrete)
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "bdq", ["ding_lite.model"]
 
     def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the module's docstring for a batch as `DQNPolicy._loss` takes it.

@@ -112,6 +112,7 @@ class C51Policy(DQNPolicy):
         nstep=1,
         model=SUPPORT_KEYS,
     )
+    model_type = "c51dqn"
     alarms: ClassVar[dict[str, tuple[float, str]]] = {"clipped_share": SUPPORT_ALARM}
     logged_figures = (*DQNPolicy.logged_figures, "clipped_share")
 
@@ -119,10 +120,6 @@ class C51Policy(DQNPolicy):
     def check_config(cls, cfg: EasyDict) -> None:
         super().check_config(cfg)
         read_support(cfg.policy.model)
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "c51dqn", ["ding_lite.model"]
 
     def _init_learn(self) -> None:
         super()._init_learn()

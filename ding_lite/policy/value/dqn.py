@@ -57,6 +57,7 @@ class DQNPolicy(Policy):
             ),
         ),
     )
+    model_type = "dqn"
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
     logged_figures: ClassVar[tuple[str, ...]] = ("q_value", "epsilon")
 
@@ -67,11 +68,6 @@ class DQNPolicy(Policy):
         model, noisy = cfg.policy.model, cfg.policy.get("noisy_net", False)  # a subclass may lack the key
         if model.get("noise", noisy) != noisy:
             raise ConfigError("policy.model.noise contradicts policy.noisy_net: set only policy.noisy_net.")
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        """Return the name of the policy's model, and the modules whose import registers it."""
-        return "dqn", ["ding_lite.model"]
 
     def _create_model(self) -> torch.nn.Module:
         if self._cfg.get("noisy_net"):

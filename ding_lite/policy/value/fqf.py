@@ -55,11 +55,8 @@ class FQFPolicy(DQNPolicy):
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = ("learn.learning_rate",)
+    model_type = "fqf"
     logged_figures = (*DQNPolicy.logged_figures, "quantile_loss", "fraction_loss", "entropy")
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "fqf", ["ding_lite.model"]
 
     def _init_learn(self) -> None:
         fraction = nn.ModuleList(module for module in self._model.modules() if isinstance(module, FractionHead))

@@ -48,10 +48,7 @@ class IQNPolicy(DQNPolicy):
             kappa=Key(1.0, "error up to which the quantile loss is quadratic; 0: nowhere", low=0),
         ),
     )
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "iqn", ["ding_lite.model"]
+    model_type = "iqn"
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Any]:
         size = (len(batch["action"]), self._cfg.model.get("num_quantiles", NUM_QUANTILES.default))

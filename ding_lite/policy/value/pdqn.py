@@ -67,14 +67,11 @@ class PDQNPolicy(Policy):
         ),
     )
     config_without = ("learn.learning_rate",)
+    model_type = "pdqn"
     action_spaces = (gymnasium.spaces.Dict,)
     unit_actions = True
     _model: Any  # with the networks `dis` and `cont`
     logged_figures = ("q_value", "td_error", "epsilon")
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "pdqn", ["ding_lite.model"]
 
     def _init_learn(self) -> None:
         learn = self._cfg.learn

@@ -63,16 +63,13 @@ class PQNPolicy(Policy):
         eval=dict(eps=Key(0.0, "share of random actions in evaluations; every result names it", low=0, high=1)),
         other=dict(eps=epsilon_keys(start=1.0, end=0.05, decay=100_000)),
     )
+    model_type = "dqn"
     learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "collect"
     allows_lag = False
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
     stored_outputs = ("logit",)
     transition_with_policy_data = True
     logged_figures: ClassVar[tuple[str, ...]] = ("q_value", "td_error", "explained_variance", "epsilon")
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "dqn", ["ding_lite.model"]
 
     @torch.no_grad()
     def _returns(self, block: dict[str, Any]) -> tuple[Tensor, Tensor]:

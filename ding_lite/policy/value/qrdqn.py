@@ -41,10 +41,7 @@ class QRDQNPolicy(DQNPolicy):
             kappa=Key(1.0, "error up to which the quantile loss is quadratic; 0: nowhere", low=0),
         ),
     )
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "qrdqn", ["ding_lite.model"]
+    model_type = "qrdqn"
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the module's docstring, and detached figures; see `DQNPolicy._loss` for the batch."""

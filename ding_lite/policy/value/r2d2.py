@@ -69,10 +69,7 @@ class R2D2Policy(RecurrentPolicy, DQNPolicy):
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = ("double", "noisy_net")
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "drqn", ["ding_lite.model"]
+    model_type = "drqn"
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the module's docstring for a batch. It changes neither the networks nor the batch.

@@ -50,6 +50,7 @@ class RainbowDQNPolicy(DQNPolicy):
         ),
         other=dict(replay_buffer=dict(replay_buffer_size=100000)),
     )
+    model_type = "rainbowdqn"
     alarms: ClassVar[dict[str, tuple[float, str]]] = {"clipped_share": SUPPORT_ALARM}
     logged_figures = (*DQNPolicy.logged_figures, "clipped_share")
 
@@ -58,10 +59,6 @@ class RainbowDQNPolicy(DQNPolicy):
         super().check_config(cfg)
         if cfg.policy.model.get("distributional", True):
             read_support(cfg.policy.model)
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "rainbowdqn", ["ding_lite.model"]
 
     def _init_learn(self) -> None:
         super()._init_learn()

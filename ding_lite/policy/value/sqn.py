@@ -69,12 +69,9 @@ class SQNPolicy(Policy):
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = ("learn.learning_rate",)
+    model_type = "sqn"
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
     logged_figures = ("q_value", "soft_value", "entropy", "alpha", "epsilon")
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "sqn", ["ding_lite.model"]
 
     def _init_learn(self) -> None:
         learn, num_actions = self._cfg.learn, self._cfg.model.get("action_shape")
