@@ -27,7 +27,6 @@ class dist_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name, like the 
         next_n_act: `[B]`, integer actions chosen at t+n.
         reward: `[T, B]`, rewards of the n steps, or with `cum_reward=True` `[B]`, their discounted sums.
         done: `[B]`, true where the n steps ended in a terminal state.
-        weight: `[B]`, importance weights; None: all are 1.
     """
 
     dist: Tensor

@@ -25,7 +25,7 @@ from ding_lite.rl_utils.ppo import (
     ppo_policy_error,
     ppo_policy_loss,
 )
-from ding_lite.rl_utils.vtrace import vtrace_data, vtrace_error, vtrace_loss
+from ding_lite.rl_utils.vtrace import vtrace_error, vtrace_loss
 
 # Losses with a name for each kind of action.
 
@@ -58,41 +58,21 @@ class ppo_policy_data_continuous(NamedTuple):  # noqa: N801
     logit_pretrained: Logit | None = None
 
 
-def ppo_error_continuous(
-    data: ppo_data_continuous,
-    clip_ratio: float = 0.2,
-    use_value_clip: bool = True,
-    dual_clip: float | None = None,
-    kl_type: str = "k1",
-) -> tuple[ppo_loss, ppo_info]:
-    """Return what `ppo_error` returns for the same data."""
-    return ppo_error(ppo_data._make(data), clip_ratio, use_value_clip, dual_clip=dual_clip, kl_type=kl_type)
+def ppo_error_continuous(data: ppo_data_continuous, *args: Any, **kwargs: Any) -> tuple[ppo_loss, ppo_info]:
+    """Return what `ppo_error` returns for the same data and arguments."""
+    return ppo_error(ppo_data._make(data), *args, **kwargs)
 
 
 def ppo_policy_error_continuous(
-    data: ppo_policy_data_continuous, clip_ratio: float = 0.2, dual_clip: float | None = None, kl_type: str = "k1"
+    data: ppo_policy_data_continuous, *args: Any, **kwargs: Any
 ) -> tuple[ppo_policy_loss, ppo_info]:
-    """Return what `ppo_policy_error` returns for the same data."""
-    return ppo_policy_error(ppo_policy_data._make(data), clip_ratio, dual_clip=dual_clip, kl_type=kl_type)
+    """Return what `ppo_policy_error` returns for the same data and arguments."""
+    return ppo_policy_error(ppo_policy_data._make(data), *args, **kwargs)
 
 
-def vtrace_error_discrete_action(
-    data: vtrace_data,
-    gamma: float = 0.99,
-    lambda_: float = 0.95,
-    rho_clip_ratio: float = 1.0,
-    c_clip_ratio: float = 1.0,
-    rho_pg_clip_ratio: float = 1.0,
-) -> vtrace_loss:
+def vtrace_error_discrete_action(*args: Any, **kwargs: Any) -> vtrace_loss:
     """Return the losses of `vtrace_error`, which explains the arguments, without the targets of the value."""
-    return vtrace_error(
-        data,
-        gamma,
-        lambda_,
-        rho_clip_ratio=rho_clip_ratio,
-        c_clip_ratio=c_clip_ratio,
-        rho_pg_clip_ratio=rho_pg_clip_ratio,
-    )[0]
+    return vtrace_error(*args, **kwargs)[0]
 
 
 vtrace_error_continuous_action = vtrace_error_discrete_action

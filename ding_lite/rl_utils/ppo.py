@@ -23,7 +23,6 @@ class pg_data(NamedTuple):  # noqa: N801 (DI-engine's name, like those below)
         logit: output of the learning policy.
         action: actions taken at t.
         return_: `[B]`, discounted sums of the rewards from t on, or any other factor of log pi.
-        weight: `[B]`, importance weights; None: all are 1.
     """
 
     logit: Logit
@@ -61,7 +60,6 @@ class a2c_data(NamedTuple):  # noqa: N801
         value: `[B]`, V(s_t) of the learning critic.
         adv: `[B]`, advantages.
         return_: `[B]`, targets of V(s_t).
-        weight: `[B]`, importance weights; None: all are 1.
     """
 
     logit: Logit
@@ -115,7 +113,6 @@ class ppo_data(NamedTuple):  # noqa: N801
         value_old: `[B]`, V(s_t) when the batch was prepared.
         adv: `[B]`, advantages.
         return_: `[B]`, targets of V(s_t).
-        weight: `[B]`, importance weights; None: all are 1.
         logit_pretrained: output of a policy that pi_new should stay close to; None: there is none.
     """
 

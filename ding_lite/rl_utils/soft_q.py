@@ -30,7 +30,6 @@ class m_q_1step_td_data(NamedTuple):  # noqa: N801 (DI-engine's name)
         act: `[B]`, integer actions taken in s.
         reward: `[B]`, of one step.
         done: `[B]`, true where s' is terminal.
-        weight: `[B]`, importance weights; None: all are 1.
     """
 
     q: Tensor

@@ -27,7 +27,6 @@ class q_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name, like those b
         next_n_action: `[B]`, integer actions chosen at t+n. Double Q-learning uses the online network's argmax.
         reward: `[T, B]`, rewards of the n steps, or with `cum_reward=True` `[B]`, their discounted sums.
         done: `[B]`, true where the n steps ended in a terminal state, so that the bootstrap is zero.
-        weight: `[B]`, importance weights; None: all are 1.
     """
 
     q: Tensor
@@ -297,7 +296,6 @@ class v_nstep_td_data(NamedTuple):  # noqa: N801
         next_n_v: `[B]`, V(s_{t+n}).
         reward: `[T, B]`, rewards of the n steps.
         done: `[B]`, true where the n steps ended in a terminal state.
-        weight: `[B]`, importance weights; None: all are 1.
         value_gamma: `[B]` or a number, discount of V(s_{t+n}); None: gamma^n.
     """
 
