@@ -28,6 +28,7 @@ from ding_lite.entry.setup import RunSetup, policy_process, prepare_run
 from ding_lite.envs import derive_seeds
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.policy import Policy
+from ding_lite.reward_model import next_obs
 from ding_lite.rl_utils.policy_gradient import first_episodes
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.key import get_key
@@ -105,13 +106,7 @@ def collect_demo_data(
     return figures
 
 
-def _write(
-    setup: RunSetup,
-    kind: str,
-    path: str,
-    columns: dict[str, Any],
-    origin: dict[str, Any],
-) -> None:
+def _write(setup: RunSetup, kind: str, path: str, columns: dict[str, Any], origin: dict[str, Any]) -> None:
     """Write the columns of all ranks and their origin as a data set of this kind, and print what it holds."""
     cfg, spec = setup.cfg, setup.spec
     origin = {"env_id": cfg.env.env_id or cfg.env.type, "seed": cfg.seed, **origin}
@@ -209,17 +204,10 @@ def _to_columns(block: dict[str, Any], number: int | None) -> dict[str, Any]:
 
     If `number` is None, return the rows of the whole episodes that `first_episodes` selects.
     """
-    following = tree_map(lambda obs, last: torch.cat([obs[1:], last[None]]), block["obs"], block["last_obs"])
-    if "final_index" in block:
-        tree_map(
-            lambda obs, final: obs.flatten(0, 1).index_copy_(0, block["final_index"], final),
-            following,
-            block["final_obs"],
-        )
     cut_TN = block["traj_flag"].clone()
     cut_TN[-1] = True
     columns = {key: block[key] for key in ("obs", "action", "reward", "done")}
-    columns |= {"next_obs": following, "traj_flag": cut_TN}
+    columns |= {"next_obs": next_obs(block), "traj_flag": cut_TN}
     counted_TN = torch.ones_like(cut_TN) if number is not None else first_episodes(block["final_index"], *cut_TN.shape)
     row_M = counted_TN.T.flatten().nonzero().squeeze(1)[:number]
     rows = tree_map(lambda leaf: leaf.transpose(0, 1).flatten(0, 1)[row_M].numpy(), columns)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import logging
 import os
@@ -13,10 +12,11 @@ import socket
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from ding_lite.utils.directory_lock import lock_directory, unlock_directory
 from ding_lite.utils.ranks.launch_environment import set_variables
 from ding_lite.utils.registry import ConfigError, load_extra
 
@@ -112,31 +112,14 @@ def _check_cpus(ray: Any, actors: int) -> None:
 def _directory() -> Iterator[str]:
     """Create a directory for Ray's session, and finally remove it; also remove those of runs that were killed."""
     for old in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with _lock(old) as is_free:
-            if is_free:
-                shutil.rmtree(old, ignore_errors=True)
+        with suppress(OSError):  # it is in use, gone, or another user's
+            lock = lock_directory(old)
+            shutil.rmtree(old, ignore_errors=True)
+            unlock_directory(lock)
     path = tempfile.mkdtemp(prefix=PREFIX)
+    lock = lock_directory(path)
     try:
-        with _lock(Path(path)):
-            yield path
+        yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
-
-
-@contextmanager
-def _lock(path: Path) -> Iterator[bool]:
-    """Lock a directory, which the kernel unlocks when this process ends; yield whether nobody else has locked it."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except OSError:  # it is gone, or another user's
-        yield False
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        free = True
-    except OSError:
-        free = False
-    try:
-        yield free
-    finally:
-        os.close(descriptor)
+        unlock_directory(lock)
