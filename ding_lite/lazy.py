@@ -14,10 +14,6 @@ def lazy_names(package: str, file: str) -> tuple[list[str], Callable[[str], Any]
 
     The package's `__init__.py` imports its names in a block `if TYPE_CHECKING:`, where type checkers and editors find
     them. This function reads the same block.
-
-    Args:
-        package: the package's `__name__`.
-        file: its `__file__`.
     """
     blocks = [node.body for node in ast.parse(Path(file).read_text(encoding="utf-8")).body if isinstance(node, ast.If)]
     imports = [node for block in blocks for node in block if isinstance(node, ast.ImportFrom)]

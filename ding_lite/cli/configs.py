@@ -171,9 +171,8 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 def describe(kind: str, width: int | None = None) -> str:
     """Return a heading, and each name of a kind with a summary.
 
-    Args:
-        kind: a key of `REGISTRIES`.
-        width: number of columns. Longer lines are folded, and their continuations indented; None: no limit.
+    `kind` is a key of `REGISTRIES`. Lines longer than `width` are folded, and their continuations indented; None: none
+    are.
     """
     missing = _import_dizoo() if kind == "environments" else []
     names = sorted(REGISTRIES[kind].items())

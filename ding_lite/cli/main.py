@@ -22,8 +22,7 @@ RUN_BY_ALL_RANKS = ("train", "resume", "classic")  # under a launcher; rank 0 al
 def main(argv: Sequence[str] | None = None) -> None:
     """Run a command line. A user's mistake ends it with one line and exit status 2, Ctrl-C with one line and 130.
 
-    Args:
-        argv: the arguments; None: those of this process.
+    `argv` are the arguments; None: those of this process.
     """
     _open_closed_streams()
     words = [word for word in (sys.argv[1:] if argv is None else argv) if not LOCAL_RANK.match(word)]

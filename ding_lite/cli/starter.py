@@ -141,10 +141,8 @@ if __name__ == "__main__":
 def write_starter(env_id: str, algorithm: str | None = None, output: str | None = None) -> Path:
     """Write a starter config and return its path.
 
-    Args:
-        env_id: a gymnasium id.
-        algorithm: a registered policy; None: the first of `DEFAULT_ALGORITHMS` that fits.
-        output: the file; None: one in the current directory, named for both.
+    Without an `algorithm`, it is the first of `DEFAULT_ALGORITHMS` that fits; without `output`, the file is one in the
+    current directory, named for both.
     """
     algorithm = algorithm or _find_algorithm(env_id)
     name = f"{_short_name(env_id)}_{algorithm}"

@@ -50,10 +50,8 @@ class Actor:
     def build(self, job: bytes, place: dict[str, Any]) -> None:
         """Build policy and environments anew.
 
-        Args:
-            job: what `pack` returned.
-            place: `index` and `count` of the actor, `attempt`, the number of its failures, and `state`, from which a
-                new process continues.
+        `job` is what `pack` returned. `place` has `index` and `count` of the actor, `attempt`, the number of its
+        failures, and `state`, from which a new process continues.
         """
         self._stack.close()
         setup, index, attempt = unpack(job), place["index"], place["attempt"]
@@ -74,9 +72,7 @@ class Actor:
     def play(self, request: dict[str, Any], weights: dict[str, Any]) -> dict[str, Any]:
         """Collect once.
 
-        Args:
-            request: what `ActorCollector` asks for.
-            weights: the model's, arrays by name.
+        `request` is what `ActorCollector` asks for; `weights` are those of the model, arrays by name.
 
         Returns:
             The rollout block as arrays, its figures, the random state, and the environments that were not restored.

@@ -169,8 +169,7 @@ class Recorder:
 def _play(setup: RunSetup, player: Recorder, count: int, whole: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     """Let the policy play `count` env steps, or episodes if `whole`, on all ranks together.
 
-    Returns:
-        This rank's columns `[R, ...]`, and the figures of all ranks.
+    Return this rank's columns `[R, ...]`, and the figures of all ranks.
     """
     rank, ranks, num_envs = get_rank(), get_world_size(), setup.cfg.env.collector_env_num
     own = len(share(count, rank, ranks))

@@ -67,8 +67,7 @@ def evaluate_checkpoint(
 def play_evaluation(setup: RunSetup, state: dict[str, Any], name: str) -> tuple[dict[str, Any], Policy]:
     """Build a policy with the parameters of a checkpoint, and evaluate it once as `setup` says.
 
-    Returns:
-        What `evaluate_checkpoint` returns, and the policy.
+    Return what `evaluate_checkpoint` returns, and the policy.
     """
     with ExitStack() as stack:
         policy = stack.enter_context(policy_process(setup, "policy", fields=("eval",)))

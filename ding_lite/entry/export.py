@@ -81,11 +81,8 @@ class Convert(nn.Module):
 def export_policy(policy: Policy, observation_space: gymnasium.Space[Any], units: ActionUnits, path: str) -> None:
     """Write a policy's module to a file, and check that the file acts as the policy does.
 
-    Args:
-        policy: a copy of the policy, on the CPU, with the mode 'eval'. Its parameters no longer get gradients.
-        observation_space: observations as the policy sees them.
-        units: the units of the actions.
-        path: ends with '.pt2' or '.onnx'.
+    The policy is a copy on the CPU, built for 'eval'; its parameters no longer get gradients. `path` ends with '.pt2'
+    or '.onnx'.
     """
     ending = os.path.splitext(path)[1]
     obs = draw_observations(observation_space, TRIALS)

@@ -28,12 +28,8 @@ PREFIX = "ding_lite_ray_"  # begins the name of Ray's directory, which must be s
 def connect(actors: int, own: int, stack: ExitStack) -> Any:
     """Return the module `ray`, connected: to a running instance if there is one, else to a new one for this rank.
 
-    Without RAY_ADDRESS, each rank starts an instance on its machine, which `stack` ends.
-
-    Args:
-        actors: number of actors of all ranks.
-        own: number of this rank's actors.
-        stack: disconnects.
+    Without RAY_ADDRESS, each rank starts an instance on its machine, which `stack` ends. `actors` is the number of all
+    ranks, `own` that of this rank; `stack` disconnects.
     """
     stack.enter_context(set_variables(_variables()))
     ray = load_extra("ray", "ray", "policy.collect.actors")

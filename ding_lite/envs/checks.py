@@ -63,8 +63,7 @@ def build_checked(
 ) -> tuple[gymnasium.Env, dict[str, Any]]:
     """Build an environment, reset it and take one step.
 
-    Returns:
-        The environment, which the caller has to close, and the `info` of its reset.
+    Return it, to be closed by the caller, and the `info` of its reset.
     """
     env = attempt(build, name, "be built")
     if not isinstance(env, gymnasium.Env):

@@ -124,8 +124,7 @@ class EnvPoolEngine(VectorEnv):
     def _call(self, function: str, options: dict[str, Any]) -> tuple[Any, ...]:
         """Call a function of envpool with the task and these options.
 
-        Returns:
-            What it made, its observation space and its action space.
+        Return what it made, its observation space and its action space.
         """
         try:
             with warnings.catch_warnings():
@@ -140,9 +139,7 @@ class EnvPoolEngine(VectorEnv):
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start the next episode in every environment, or only where `options["reset_mask"]`, bool `[N]`, is True.
 
-        Args:
-            seed: one for each environment. None: the current seeds.
-            options: `reset_mask` only.
+        `seed` has one for each environment; None: the current seeds.
         """
         others = dict(options or {})
         index_K = np.flatnonzero(others.pop("reset_mask", np.full(self.num_envs, True)))

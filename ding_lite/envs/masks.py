@@ -34,9 +34,7 @@ def mask_side(
     options that a branch lacks. The masks of all branches joined to a vector become such an array. Those of other
     actions are unchanged.
 
-    Args:
-        space: the environment's space of the mask.
-        actions: the environment's actions; None: unknown.
+    `space` is the environment's space of the mask, and `actions` that of its actions; None: unknown.
     """
     if not isinstance(actions, CHOICES):
         return space, lambda mask: mask

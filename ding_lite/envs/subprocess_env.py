@@ -156,9 +156,7 @@ class SubprocessVectorEnv(MixedInfos):
     def set_attr(self, name: str, values: Any) -> None:
         """Set an attribute of the environments; a worker that fails here loses its episode in the next step.
 
-        Args:
-            name: the attribute.
-            values: one value, or a list or tuple with one for each environment.
+        `values` is one value, or a list or tuple with one for each environment.
         """
         if not isinstance(values, list | tuple):
             values = [values] * self.num_envs

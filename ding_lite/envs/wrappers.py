@@ -106,12 +106,8 @@ def apply_wrappers(env: gymnasium.Env, wrappers: Sequence[Any]) -> gymnasium.Env
 class RewardMeter(gymnasium.Wrapper):
     """Sums the rewards that the wrapped environment returns, of several steps if an outer wrapper repeats actions.
 
-    Args:
-        env: the environment.
-        below_all: whether no wrapper of the list is below this one. A true reward in `info` then replaces a reward.
-
-    Attributes:
-        total: the sum since it was last set to 0.
+    With `below_all`, no wrapper of the list is below this one, and a true reward in `info` replaces a reward. `total`
+    is the sum since it was last set to 0.
     """
 
     def __init__(self, env: gymnasium.Env, below_all: bool) -> None:

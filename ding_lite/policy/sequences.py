@@ -31,9 +31,7 @@ class EpisodeState:
     def act(self, run: Callable[..., dict[str, Any]], obs: Any) -> dict[str, Any]:
         """Run a network for one step of every environment, and keep its state.
 
-        Args:
-            run: runs the network, which returns `next_state`, see `run_core`.
-            obs: observations `[N, ...]`.
+        `run` runs the network, which returns `next_state`, see `run_core`, for observations `[N, ...]`.
 
         Returns:
             The network's outputs `[N, ...]`, and `prev_state`, the state before the step.

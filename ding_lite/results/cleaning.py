@@ -35,10 +35,7 @@ OF_A_RUN = {CONFIG, METRICS, ORIGIN, *JSON, "ckpt", "log", "nonfinite", "video",
 class Removal:
     """Files to remove from a run, or its whole directory.
 
-    Attributes:
-        run: the run.
-        paths: the files, or the run's directory.
-        what: describes them.
+    `what` describes them.
     """
 
     run: Run

@@ -74,12 +74,8 @@ def compare_groups(
 ) -> Comparison:
     """Compare the groups of each environment with one of them.
 
-    Args:
-        groups: what `group_runs` returned.
-        threshold: return to reach; None: the environment's `stop_value`, if all its runs have the same.
-        against: name of the reference group; None: the first of each environment.
-        average: a word of `statistics.AVERAGES`.
-        last: number of each run's last evaluations whose mean is its last return.
+    Without a `threshold`, the return to reach is the environment's `stop_value`, if all its runs have the same; without
+    `against`, the reference group is the first of each environment. See `Comparison` for the others.
     """
     if threshold is not None and not math.isfinite(threshold):
         raise UserError(f"--threshold: expected a return to reach, got {threshold}.")

@@ -83,11 +83,8 @@ def check_format(path: Path) -> None:
 def render_plot(groups: Sequence[Group], kind: str, options: PlotOptions, names: Sequence[str] = ()) -> bytes:
     """Return a picture of groups.
 
-    Args:
-        groups: a line each.
-        kind: `png`, `svg` or `pdf`.
-        options: see `PlotOptions`.
-        names: of all groups of several pictures, so that each looks the same in all of them; empty: those of `groups`.
+    `kind` is `png`, `svg` or `pdf`. `names` are those of all groups of several pictures, so that each looks the same in
+    all of them; empty: those of `groups`.
     """
     matplotlib, figures = load_extra("matplotlib", "plot"), load_extra("matplotlib.figure", "plot")
     parts = [panels for part in divide_groups(groups) if (panels := _panels(part, options))]
@@ -273,13 +270,8 @@ def draw_curve(
     the other runs are interpolated there. It is drawn only where all runs have a value, because it would jump where one
     begins or ends.
 
-    Args:
-        group: the runs; those without the figure are left out.
-        key: name of the figure.
-        x: a key of `AXES`.
-        kind: a word of `AVERAGES`.
-        window: number of records in the moving mean of each run.
-        hold: a run that reached its stop_value keeps its last value until the end of the longest run.
+    `key` is the name of the figure; runs without it are left out. `PlotOptions` explains the others; `kind` is its
+    average.
     """
     columns = [(run, *_column(run, key, x, window)) for run in group.runs]
     columns = [(run, at, values) for run, at, values in columns if len(at)]

@@ -53,10 +53,7 @@ def read_references(path: Path) -> dict[str, tuple[float, float]]:
 def score_groups(groups: Sequence[Group], references: Mapping[str, tuple[float, float]], last: int = 1) -> Scores:
     """Return the scores of the groups of each name, in all environments.
 
-    Args:
-        groups: what `group_runs` returned.
-        references: what `read_references` returned.
-        last: number of each run's last evaluations whose mean is its return.
+    `references` is what `read_references` returned. A run's return is the mean of its `last` evaluations.
     """
     envs = list(dict.fromkeys(group.env for group in groups))
     for env in envs:
@@ -84,11 +81,8 @@ def score_table(
 ) -> Table:
     """Return the table over all tasks.
 
-    Args:
-        scores: a row each.
-        threshold: the score above which runs are counted; None: `THRESHOLD`.
-        against: name of the row that others are compared with; None: the first.
-        plain: whether the cells are plain numbers, for CSV.
+    Runs are counted above the score `threshold`; None: `THRESHOLD`. The others are compared with the row `against`;
+    None: the first. `plain` cells are numbers, for CSV.
     """
     limit = THRESHOLD if threshold is None else threshold
     if against is not None and against not in scores:

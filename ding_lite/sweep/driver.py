@@ -57,12 +57,8 @@ class RunFailedError(Exception):
 class Sweep:
     """A sweep that this process takes part in. It is checked before anything starts.
 
-    Args:
-        args: the options of the command `sweep`.
-        pair: `(main_config, create_config)` of its config file.
-        space: what differs among trials.
-        words: words of the config that are the same in all trials.
-        limits: limits of each run, by their names on the command line.
+    `args` are the options of the command `sweep`, `pair` is the config, and `space` what differs among trials, whose
+    other `words` are the same. `limits` of each run have their names on the command line.
     """
 
     def __init__(
@@ -316,12 +312,8 @@ def write_outcome(
 ) -> bool:
     """Print the trials, write table, best config and pictures into `folder`, and return whether there is a best trial.
 
-    Args:
-        study: the study.
-        folder: the sweep's directory.
-        unit: what the marks are counted in at which its runs are compared.
-        compiles: compiles the config with values for some keys, and words `key=value`.
-        limits: limits of the runs, by their names in a saved config.
+    `compiles` compiles the config with values for some keys, and words `key=value`; `limits` have their names in a
+    saved config. Runs are compared at marks that are counted in `unit`.
     """
     trials, complete = study.count(*ENDINGS), study.count(TrialState.COMPLETE)
     if trials:

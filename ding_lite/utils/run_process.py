@@ -105,9 +105,7 @@ def end_with_parent(signum: int, parent: int) -> None:
     To the kernel, the parent ends when the thread that started this process ends. That thread must therefore live as
     long as this process. An exec keeps the setting; processes that this one forks do not inherit it.
 
-    Args:
-        signum: the signal.
-        parent: process id of the parent, which the parent itself asked for with `os.getpid()`.
+    `parent` is its process id, which the parent itself asked for with `os.getpid()`.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signum)

@@ -33,9 +33,7 @@ def open_cluster(args: argparse.Namespace, folder: Path) -> Any:
 
     A job asks for as many cores as it starts processes, unless an option says otherwise.
 
-    Args:
-        args: the options of the command.
-        folder: its directory `jobs` gets what jobs print; on a cluster, all machines must see it.
+    `folder`/jobs gets what jobs print; on a cluster, all machines must see it.
     """
     if args.submit is None:
         return None
@@ -68,11 +66,7 @@ def start_run(
 ) -> RunProcess | SubmittedRun:
     """Start a run of the command line: a process of this machine or, if there is an `executor`, a job of a cluster.
 
-    Args:
-        args: the options of the command.
-        executor: what `open_cluster` returned.
-        words: the words after `ding_lite`.
-        directory: the run's directory.
+    `words` follow `ding_lite`, and `directory` is the run's.
     """
     if executor is None:
         return RunProcess(words, args.jobs * args.nproc if args.jobs > 1 else 1)
@@ -116,10 +110,7 @@ class Job:
 class SubmittedRun:
     """A run of the command line in a job of a cluster; it is used as `RunProcess` is.
 
-    Args:
-        executor: what `open_cluster` returned.
-        job: what the job does.
-        directory: the run's directory.
+    `executor` is what `open_cluster` returned.
     """
 
     def __init__(self, executor: Any, job: Job, directory: str) -> None:

@@ -179,11 +179,6 @@ def _check_interrupt(result: dict[str, Any], before: dict[str, Any], now: dict[s
     torch's launchers send their ranks the same SIGTERM when a machine wants to join. The launchers are others
     afterwards, or those that sent it have not counted a restart: they count only failures, such as a signal from
     somebody else.
-
-    Args:
-        result: of the previous attempt.
-        before: its launchers, see `_agents`.
-        now: the launchers of this attempt.
     """
     same = before.keys() == now.keys() and all(now[name]["restarts"] > before[name]["restarts"] for name in now)
     if result.get("stop_reason") == "interrupted" and same:

@@ -341,9 +341,8 @@ def machine_group() -> MachineGroup:
 def watch_machine_group(timeout: float | None, lost: Callable[[], bool] | None = None) -> None:
     """Choose how long the next machine group waits.
 
-    Args:
-        timeout: seconds that a wait may take; None: the environment variable DING_LITE_TIMEOUT, else 600.
-        lost: returns whether another rank is lost. It replaces the time-out: a watchdog decides.
+    `timeout` is in seconds; None: the environment variable DING_LITE_TIMEOUT, else 600. `lost` returns whether another
+    rank is lost. It replaces the time-out: a watchdog decides.
     """
     _present.timeout, _present.lost = timeout, lost
 

@@ -175,12 +175,8 @@ def meet(launch: Launch, timeout: float, prepared: Mapping[str, str]) -> Meeting
 
     torch's launcher keeps one store for all restarts, and its count of restarts is not unique, because one of two
     machines may have been restarted. Therefore rank 0 names each meeting anew. A rank that finds the name of a meeting
-    that has taken place waits for the next one.
-
-    Args:
-        launch: the job.
-        timeout: seconds to wait, at most.
-        prepared: keys of the meeting, without its prefix, that exist when it has taken place, and their values.
+    that has taken place waits for the next one. It takes `timeout` seconds at most. `prepared` are keys of the meeting,
+    without its prefix, that exist when it has taken place, and their values.
 
     Raises:
         RuntimeError: the ranks do not meet.

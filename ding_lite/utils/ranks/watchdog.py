@@ -179,8 +179,7 @@ class HangWatch:
     def first_mistake(self, mistake: str) -> str:
         """Return the mistake that ends rank 0, so that a mistake of all ranks is printed once.
 
-        Returns:
-            Rank 0's message; empty if it has reported none within `LAST_WORD`.
+        It is empty if rank 0 has reported none within `LAST_WORD`.
         """
         return ""
 

@@ -23,16 +23,7 @@ class ActorRings(Ring):
     environments. The rows at which a sample can start, of one actor after another, are counted from 0 by `starts`, so
     every sample of every actor is equally likely to be drawn. The key `actor` of a rollout block says whose it is.
 
-    Args:
-        num_actors: A.
-        num_rows: R.
-        num_envs: N.
-        frame_stack: see `Ring`.
-        device: see `Ring`.
-        keeps_last: see `Ring`.
-
-    Attributes:
-        num_rows: R.
+    `num_rows` R and `num_envs` N are those of each of A actors; the other arguments are those of `Ring`.
     """
 
     def __init__(

@@ -100,10 +100,8 @@ def deal_replay_states(
 ) -> dict[str, Any]:
     """Return the state of a buffer that has some environments of several others, with their newest rows.
 
-    Args:
-        parts: states of the others, which have equally many rows, and which of their environments to take.
-        num_rows: rows of the new buffer.
-        rng: state of the random generator of its sampler.
+    `parts` are states of the others, which have equally many rows, and which of their environments to take; `num_rows`
+    are those of the new buffer, and `rng` is the state of the random generator of its sampler.
     """
     first = parts[0][0]
     layout, sampler = first["layout"], first["sampler"]
