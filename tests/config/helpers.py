@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 from gymnasium.spaces import Discrete
 
 from ding_lite.utils.key import Key, set_key
 from ding_lite.utils.registry import ConfigError
+from tests.toys import Toy
 
 ROOT = Path(__file__).parents[2]
 CARTPOLE = ROOT / "dizoo/classic_control/cartpole/config/cartpole_dqn_config.py"
@@ -79,7 +79,7 @@ class TinyRewardModel:
     config = dict(scale=Key(1.0, "of the reward", low=0), learn=dict(steps=Key(1, "of the optimizer", low=1)))
 
 
-class TinyEnv(gymnasium.Env):
+class TinyEnv(Toy):
     config = dict(stop_value=10.0, difficulty=1)
 
 

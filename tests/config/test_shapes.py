@@ -14,6 +14,7 @@ from ding_lite.config import compile_config, set_shapes
 from ding_lite.envs import EnvSpec, check_env
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from tests.config.helpers import nested, pair
+from tests.toys import Toy
 
 SPACES: dict[str, Space[Any]] = {
     "discrete": Discrete(3),
@@ -211,21 +212,15 @@ def test_no_policy_learns_hybrid_actions_from_a_data_set(policy: str) -> None:
         compiled(policy, dict(action_space="hybrid"))
 
 
-class Free(gymnasium.Env):
-    """The second number of its actions has no bounds."""
-
-    observation_space = Box(-1, 1, (1,), np.float32)
+class Free(Toy):
+    """The second number of its actions has no bounds; episodes of one step."""
 
     def __init__(self, hybrid: bool) -> None:
         args = Box(np.array([-1, -np.inf], np.float32), np.array([1, np.inf], np.float32))
         self.action_space = Dict({"action_type": Discrete(2), "action_args": args}) if hybrid else args
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(seed=seed)
-        return np.zeros(1, np.float32), {}
-
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        return np.zeros(1, np.float32), 0.0, True, False, {}
+    def play(self, action: Any) -> Any:
+        return 0.0, True
 
 
 CONTINUOUS = [name for name in POLICIES if {Box, Dict} & set(POLICY_REGISTRY.find(name).action_spaces)]

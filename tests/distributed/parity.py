@@ -26,6 +26,7 @@ from ding_lite.utils import DDPContext, get_rank, get_world_size
 from ding_lite.utils.registry import BUFFER_REGISTRY, ENV_REGISTRY, POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import EpisodeCollector, SampleCollector
+from tests.toys import Toy
 
 NUM_ENVS, NUM_STEPS, STEPS = 6, 12, 3
 MARK = 9.0  # the first feature of what environment 0 sees
@@ -57,7 +58,7 @@ def learns_from(cfg: EasyDict) -> str:
 
 
 @ENV_REGISTRY.register("parity")
-class RandomGame(gymnasium.Env):
+class RandomGame(Toy):
     """Random observations and rewards; episodes of 2 to 8 steps, terminated or truncated.
 
     With `masked`, some choices are forbidden, at the end all of them, and one that is forbidden cannot be played.
@@ -73,7 +74,7 @@ class RandomGame(gymnasium.Env):
             mask = MultiBinary(sum(self._options))
             self.observation_space = Dict(observation=RandomGame.observation_space, action_mask=mask)
 
-    def _observe(self) -> Any:
+    def observe(self) -> Any:
         seen = self.np_random.normal(size=4).astype(np.float32)
         if self.observation_space is RandomGame.observation_space:
             return seen
@@ -81,18 +82,16 @@ class RandomGame(gymnasium.Env):
         mask = np.concatenate(self._masks) * (self._left > 0)
         return {"observation": seen, "action_mask": mask.astype(np.int8)}
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed)
+    def begin(self) -> None:
         self._left = int(self.np_random.integers(2, 9))
         self._terminates = bool(self.np_random.random() < 0.5)
-        return self._observe(), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         if isinstance(self.observation_space, Dict):
             assert all(mask[chosen] for mask, chosen in zip(self._masks, np.ravel(action), strict=True))
         self._left -= 1
         over = self._left == 0
-        return self._observe(), float(self.np_random.normal()) * 3, over and self._terminates, over, {}
+        return self.observe(), float(self.np_random.normal()) * 3, over and self._terminates, over, {}
 
 
 class PartlyTouched(nn.Module):

@@ -22,6 +22,7 @@ from ding_lite.utils import CheckpointError, ConfigError
 from ding_lite.utils.registry import ENV_REGISTRY, POLICY_REGISTRY
 from ding_lite.utils.tree import tree_leaves, tree_map
 from tests.distributed import parity
+from tests.toys import Toy
 
 POLICIES: list[tuple[str, Any]] = sorted(POLICY_REGISTRY.items())
 CASES = [
@@ -151,7 +152,7 @@ def test_the_package_has_no_other_lazy_names() -> None:
 
 
 @ENV_REGISTRY.register("agent_spaces")
-class Spaces(gymnasium.Env):
+class Spaces(Toy):
     """Observations and actions of chosen spaces."""
 
     config = dict(observation="label", action="box")
@@ -173,13 +174,12 @@ class Spaces(gymnasium.Env):
         self.action_space = self.actions[cfg_env.action]
         self.observation_space.seed(0)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed)
-        return self.observation_space.sample(), {}
+    def observe(self) -> Any:
+        return self.observation_space.sample()
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def play(self, action: Any) -> Any:
         assert self.action_space.contains(action)
-        return self.observation_space.sample(), 0.0, False, False, {}
+        return (0.0,)
 
 
 def spaces_agent(observation: str, action: str = "box", *overrides: str, policy: str = "") -> Agent:

@@ -25,6 +25,7 @@ from dizoo.classic_control.cartpole.config import cartpole_ppo_config
 from dizoo.classic_control.pendulum.config.pendulum_ppo_config import create_config, main_config
 from tests.entry.helpers import pair
 from tests.survival.common import differences
+from tests.toys import Toy
 
 h5py = pytest.importorskip("h5py")
 BEST = "run/ckpt/ckpt_best.pth.tar"
@@ -225,19 +226,19 @@ def test_a_minari_data_set_of_continuous_actions(tmp_path: Path, monkeypatch: py
         collect_demo_data(config, 0, 4, "pendulum/test-v0", model=model, overrides=overrides)
 
 
-class Mirror(gymnasium.Env):
+class Mirror(Toy):
     """Its observation is the action that it got, its numbers in a row."""
 
     def __init__(self, space: gymnasium.Space[Any]) -> None:
-        self.action_space = space
-        self.observation_space = Box(-99, 99, (len(_flat(space.sample())),), np.float32)
+        self.action_space, self.seen = space, 0 * _flat(space.sample())
+        self.observation_space = Box(-99, 99, (len(self.seen),), np.float32)
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(seed=seed)
-        return 0 * _flat(self.action_space.sample()), {}
+    def begin(self) -> None:
+        self.seen = 0 * self.seen
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        return _flat(action), 0.0, False, False, {}
+    def play(self, action: Any) -> Any:
+        self.seen = _flat(action)
+        return (0.0,)
 
 
 def _flat(action: Any) -> np.ndarray:

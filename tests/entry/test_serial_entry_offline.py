@@ -25,6 +25,7 @@ from ding_lite.utils import POLICY_REGISTRY, CheckpointError, ConfigError, UserE
 from tests.entry.data_sets import ROWS, offline_pair, record_cartpole, run_offline
 from tests.entry.helpers import metrics, result
 from tests.survival.common import RATES, differences, points, states
+from tests.toys import Toy
 
 PER_EPOCH = 19  # batches of 32 of 600 transitions, the last of 24
 
@@ -305,20 +306,13 @@ def test_what_is_wrong_with_the_data_is_said_before_anything_is_started(
 # -- actions in the environment's units --------------------------------------------------------------------------------
 
 
-class Lever(gymnasium.Env):
+class Lever(Toy):
     """A single step, whose reward is minus the distance of the action from the wanted one."""
 
-    observation_space = Box(-1, 1, (1,), np.float32)
+    wanted: float
 
-    def __init__(self, space: gymnasium.Space[Any], wanted: float) -> None:
-        self.action_space, self.wanted = space, wanted
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(seed=seed)
-        return np.zeros(1, np.float32), {}
-
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        return np.zeros(1, np.float32), -abs(float(np.sum(action)) - self.wanted), True, False, {}
+    def play(self, action: Any) -> Any:
+        return -abs(float(np.sum(action)) - self.wanted), True
 
 
 @pytest.mark.parametrize(
@@ -336,6 +330,6 @@ def test_a_cloned_action_is_the_environments(space: Any, wanted: float, words: l
     size = space.shape or ()
     np.savez("bad.npz", obs=np.zeros((ROWS, 1), np.float32), action=np.full((ROWS, *size), wanted, space.dtype))
     words = [BAD, "policy.collect.action_units=env", "policy.learn.train_epoch=20", *words]
-    run_offline(*words, env_setting=(lambda _: Lever(space, wanted), [{}], [{}]), seed=0)
+    run_offline(*words, env_setting=(lambda _: Lever(action_space=space, wanted=wanted), [{}], [{}]), seed=0)
     returns = [line["eval/return_mean"] for line in metrics(Path("run")) if "eval/return_mean" in line]
     assert -0.02 * wanted <= max(returns) <= 0

@@ -18,6 +18,7 @@ from ding_lite.utils import POLICY_REGISTRY, ConfigError
 from dizoo.classic_control.cartpole.config.cartpole_ppo_config import create_config, main_config
 from tests.entry.helpers import last_checkpoint, metrics, result
 from tests.policy.helpers import parameter_hash
+from tests.toys import Toy
 
 STEPS, COLLECT, EPOCHS = 512, 128, 2  # 4 collects of 2 epochs of 128 / 64 = 2 minibatches: 16 iterations
 SHORT = [
@@ -146,21 +147,6 @@ def test_a_policy_belongs_into_one_pipeline(nothing_starts: None, kind: str) -> 
         assert f": use {PIPELINES[kind].__name__}(...), or" in line
 
 
-class Idle(gymnasium.Env):
-    """An environment of these spaces."""
-
-    def __init__(self, cfg: dict[str, Any]) -> None:
-        self.observation_space, self.action_space = Box(-1, 1, (4,), np.float32), cfg["action"]
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        return np.zeros(4, np.float32), {}
-
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        return np.zeros(4, np.float32), 0.0, False, False, {}
-
-
 ARGS = Box(-1, 1, (2,), np.float32)
 
 
@@ -185,7 +171,7 @@ def test_an_action_space_that_the_policy_cannot_act_in(
     nothing_starts: None, kind: str, space: gymnasium.Space[Any], message: str
 ) -> None:
     input_cfg, pipeline = pair(kind), serial_pipeline if kind == "dqn" else serial_pipeline_onpolicy
-    setting = (Idle, [{"action": space}] * 8, [{"action": space}] * 8)
+    setting: Any = (lambda _: Toy(action_space=space), [{}] * 8, [{}] * 8)
     overrides = ["policy.collect.n_sample=128"] if kind == "ppo" else []
     for key in ("action_shape", "action_space", "obs_shape"):
         input_cfg[0]["policy"]["model"].pop(key, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
@@ -15,28 +14,20 @@ from ding_lite.envs import EnvSpec, check_env, create_vector_env
 from ding_lite.envs.actions import ActionUnits, random_actions, sample_masked
 from ding_lite.utils.tree import tree_leaves, tree_map
 from tests.envs.test_vector_env import MANAGERS, env_config
+from tests.toys import Toy
 
 BOX = Box(np.array([-3, 0], np.float32), np.array([1, 10], np.float32))
 HYBRID = Dict({"action_type": Discrete(3), "action_args": BOX})
 
 
-@dataclass
-class EchoEnv(gymnasium.Env):
+class EchoEnv(Toy):
     """Tells in `info` what action reached it: the float part, the discrete part, and the types of both."""
 
-    action_space: gymnasium.Space[Any]
-    observation_space = Box(0, 1, (1,), np.float32)
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        return np.zeros(1, np.float32), {}
-
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def play(self, action: Any) -> Any:
         kind = action["action_type"] if isinstance(action, dict) else -1
         args = np.asarray(action["action_args"] if isinstance(action, dict) else action)
         info = {"args": args.astype(np.float64), "kind": int(kind), "is_float32": args.dtype == np.float32}
-        return np.zeros(1, np.float32), 0.0, False, False, info
+        return 0.0, False, False, info
 
 
 class Builder:
@@ -46,7 +37,7 @@ class Builder:
         self.space = space
 
     def __call__(self, cfg_env: Any) -> gymnasium.Env:
-        return EchoEnv(self.space)
+        return EchoEnv(action_space=self.space)
 
 
 def make(space: gymnasium.Space[Any], num_envs: int = 2, manager: str = "base", **options: Any) -> VectorEnv:
@@ -230,19 +221,19 @@ def test_units_worked_by_hand() -> None:
     assert ActionUnits(whole, act_scale=False).to_env(np.array([[3.4, 9.6]], np.float32)).tolist() == [[3, 10]]
 
 
-class Scribbler(EchoEnv):
+class Scribbler(Toy):
     """Writes into the action that it got."""
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def play(self, action: Any) -> Any:
         for leaf in tree_leaves(action):
             if isinstance(leaf, np.ndarray):
                 leaf[...] = 0
-        return np.zeros(1, np.float32), 0.0, False, False, {}
+        return (0.0,)
 
 
 @pytest.mark.parametrize("space", [MultiDiscrete([3, 3]), MultiBinary(3), Box(-1, 1, (2,), np.float32), HYBRID])
 def test_an_environment_that_writes_into_its_action_changes_no_other(space: gymnasium.Space[Any], manager: str) -> None:
-    build = lambda _: Scribbler(space)  # noqa: E731
+    build = lambda _: Scribbler(action_space=space)  # noqa: E731
     env = create_vector_env(env_config(manager={"type": manager}), 2, 7, True, builders=[build, build])
     env.reset()
     action = env.action_space.sample()

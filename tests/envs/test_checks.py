@@ -20,23 +20,17 @@ from ding_lite.utils import ConfigError
 from ding_lite.utils.registry import ENV_REGISTRY
 from tests.envs.test_vector_env import env_config
 from tests.seams.corridors import Corridor
+from tests.toys import Toy
 
 
-class Sound(gymnasium.Env):
+class Sound(Toy):
     """An environment that keeps the interface, closed or not."""
 
-    observation_space: gymnasium.Space[Any] = Box(0, 1, (2,), np.float32)
-    action_space = Discrete(2)
+    observation_space = Box(0, 1, (2,), np.float32)
     closed = 0
 
     def __init__(self, cfg_env: Any) -> None:
         type(self).closed = 0
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        return np.zeros(2, np.float32), {}
-
-    def step(self, action: Any) -> Any:
-        return np.zeros(2, np.float32), 1.0, False, False, {}
 
     def close(self) -> None:
         type(self).closed += 1
@@ -170,19 +164,15 @@ def test_a_trial_step_obeys_the_action_mask(shape: tuple[int, ...], start: int) 
     mask = np.zeros(shape, np.int8)
     mask[..., 2] = 1
 
-    class Masked(gymnasium.Env):
+    class Masked(Toy):
         observation_space = Dict(action_mask=gymnasium.spaces.MultiBinary(shape))
         action_space = Discrete(4, start=start) if len(shape) == 1 else MultiDiscrete([4, 4], start=[start] * 2)
+        seen = {"action_mask": mask}
 
-        def reset(
-            self, *, seed: int | None = None, options: dict[str, Any] | None = None
-        ) -> tuple[dict[str, Any], dict[str, Any]]:
-            return {"action_mask": mask}, {}
-
-        def step(self, action: Any) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+        def play(self, action: Any) -> Any:
             assert np.all(action == start + 2)
             assert action in self.action_space
-            return {"action_mask": mask}, 0.0, False, False, {}
+            return (0.0,)
 
     check_env(env_config(), [lambda cfg: Masked()])
 

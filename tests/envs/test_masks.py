@@ -11,30 +11,28 @@ from ding_lite.envs import EnvError, check_env, create_vector_env
 from ding_lite.envs.masks import WRAPPER
 from ding_lite.utils.registry import ConfigError
 from tests.envs.test_vector_env import MANAGERS, env_config
+from tests.toys import Toy
 
 JOINED = [1, 0, 0, 0, 1]  # of three and two options
 MASKED = Dict(seen=Discrete(3), action_mask=MultiBinary(5))
 
 
-class Game(gymnasium.Env):
+class Game(Toy):
     """Gives a mask in its observations, or by `action_masks()` if it has that, and in `info` if `told`."""
 
     def __init__(self, actions: gymnasium.Space[Any], mask: Any, space: Any = MASKED, told: Any = None) -> None:
-        self.action_space, self.observation_space, self._mask, self._told = actions, space, mask, told
+        self.action_space, self.observation_space, self._mask, self._told = actions, space, mask, told or {}
 
-    def _observe(self) -> tuple[Any, dict[str, Any]]:
-        info = {} if self._told is None else self._told
+    def observe(self) -> Any:
         if not isinstance(self.observation_space, Dict):
-            return 2, info
-        return {"seen": 2, "action_mask": np.array(self._mask, np.int8)}, info
+            return 2
+        return {"seen": 2, "action_mask": np.array(self._mask, np.int8)}
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed)
-        return self._observe()
+    def begin(self) -> Any:
+        return self._told
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        obs, info = self._observe()
-        return obs, float(np.sum(action)), False, False, info
+    def play(self, action: Any) -> Any:
+        return float(np.sum(action)), False, False, self._told
 
 
 class Asked(Game):

@@ -16,31 +16,24 @@ from ding_lite.envs import check_env, create_vector_env, rendering
 from ding_lite.envs.rendering import EpisodeRecorder, build_rendered
 from ding_lite.utils.registry import ConfigError
 from tests.envs.test_vector_env import env_config
+from tests.toys import Toy
 
 LENGTHS = (3, 5)  # env steps of episodes, in turns
 
 
-class Lamp(gymnasium.Env):
+class Lamp(Toy):
     """Renders images, if its attribute says so; the reward is 2; a key of `info` looks like one of ours."""
 
     metadata = {"render_modes": ["rgb_array"]}
-    observation_space = gymnasium.spaces.Box(0, 1, (1,))
-    action_space = gymnasium.spaces.Discrete(2)
+    episode = -1
 
-    def __init__(self, cfg_env: EasyDict) -> None:
-        self.episode = -1
+    def begin(self) -> None:
+        self.episode += 1
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed)
-        self.episode, self.count = self.episode + 1, 0
-        return np.zeros(1, np.float32), {}
+    def play(self, action: Any) -> Any:
+        return 2.0, self.count == LENGTHS[self.episode % 2], False, {"true_reward": 0.5}
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        self.count += 1
-        over = self.count == LENGTHS[self.episode % 2]
-        return np.zeros(1, np.float32), 2.0, over, False, {"true_reward": 0.5}
-
-    def render(self) -> np.ndarray:
+    def render(self) -> Any:
         assert self.render_mode == "rgb_array"
         return np.full((32, 32, 3), 40 * self.count, np.uint8)
 

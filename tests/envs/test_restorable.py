@@ -24,9 +24,10 @@ from dizoo.atari.envs import atari_env
 from dizoo.atari.envs.atari_env import AtariEnv
 from dizoo.box2d.lunarlander.envs.lunarlander_env import LunarLanderEnv
 from tests.dizoo.extras import EXTRAS, needs
+from tests.toys import Toy
 
 
-class WalkEnv(gymnasium.Env):
+class WalkEnv(Toy):
     """A random walk from a random start, to +-4; hybrid actions, nested observations; of two lives 2 costs one."""
 
     observation_space: gymnasium.Space[Any] = Dict(
@@ -38,22 +39,20 @@ class WalkEnv(gymnasium.Env):
     def __init__(self, cfg_env: EasyDict) -> None:
         self.fails, self.drift = cfg_env.kwargs.get("fails", False), 0.0
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed)
-        assert options is None, "what SeededEnv is told is not for the environment"
-        self.place, self.count, self.lives = self.np_random.normal(size=1), 0, 2
-        return self.observe(), {"lives": self.lives}
+    def begin(self) -> Any:
+        assert self.options is None, "what SeededEnv is told is not for the environment"
+        self.place, self.lives = self.np_random.normal(size=1), 2
+        return {"lives": self.lives}
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def play(self, action: Any) -> Any:
         if self.fails and action["action_type"] == self.FAIL:
             raise RuntimeError("stumbled")
-        self.count += 1
         if action["action_type"] == 2:
             self.lives = 1
         self.place = self.place + self.np_random.normal(size=1) + self.drift + action["action_args"].sum()
         ended = bool(abs(self.place[0]) > 4)
         self.place = np.clip(self.place, -9, 9)
-        return self.observe(), float(self.place[0]), ended, False, {"lives": self.lives}
+        return float(self.place[0]), ended, False, {"lives": self.lives}
 
     def observe(self) -> dict[str, Any]:
         return {"place": self.place.copy(), "deep": {"count": self.count}}
@@ -71,23 +70,18 @@ class RestlessEnv(WalkEnv):
         self.drift = 0.0 if self.instances % 2 else self.instances / 1000
 
 
-class BlindEnv(gymnasium.Env):
+class BlindEnv(Toy):
     """Nothing is seen; each instance's episodes are one step shorter than the last one's."""
 
-    observation_space, action_space = Discrete(1), Discrete(2)
+    observation_space, seen = Discrete(1), 0
     length = 10
 
     def __init__(self, cfg_env: EasyDict) -> None:
         BlindEnv.length -= 1
         self.length = BlindEnv.length
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
-        self.count = 0
-        return 0, {}
-
-    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
-        self.count += 1
-        return 0, 1.0, self.count >= self.length, False, {}
+    def play(self, action: Any) -> Any:
+        return 1.0, self.count >= self.length
 
 
 class EngineEnv(WalkEnv):

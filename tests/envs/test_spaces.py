@@ -21,39 +21,22 @@ from ding_lite.utils.tree import tree_leaves, tree_map
 from ding_lite.worker import SampleCollector
 from ding_lite.worker.replay.buffer import UniformReplayBuffer
 from tests.envs.test_vector_env import MANAGERS, env_config
+from tests.toys import Toy
 from tests.worker.games import Acting
 
 
-class Shows(gymnasium.Env):
-    """Shows one observation for ever."""
-
-    action_space = Discrete(2)
-
-    def __init__(self, space: gymnasium.Space[Any], obs: Any) -> None:
-        self.observation_space, self.obs = space, obs
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        return self.obs, {}
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        return self.obs, 1.0, False, False, {}
-
-
-class Buffered(gymnasium.Env):
+class Buffered(Toy):
     """Writes all its observations, the steps of its episode, into the same array; episodes have two steps."""
 
-    observation_space, action_space = Box(0, 9, (1,), np.float32), Discrete(2)
+    observation_space = Box(0, 9, (1,), np.float32)
 
-    def __init__(self) -> None:
-        self.memory = np.zeros(1, np.float32)
+    def observe(self) -> Any:
+        self.seen = np.zeros(1, np.float32) if self.seen is None else self.seen
+        self.seen[0] = self.count
+        return self.seen
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        self.memory[0] = 0
-        return self.memory, {}
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        self.memory += 1
-        return self.memory, 1.0, bool(self.memory[0] == 2), False, {}
+    def play(self, action: Any) -> Any:
+        return 1.0, self.count == 2
 
 
 @pytest.mark.parametrize(
@@ -69,7 +52,7 @@ class Buffered(gymnasium.Env):
 def test_counted_things_are_vectors_of_floats(
     space: gymnasium.Space[Any], obs: Any, side: Box, seen: list[int]
 ) -> None:
-    build = lambda _: Shows(space, obs)  # noqa: E731
+    build = lambda _: Toy(observation_space=space, seen=obs)  # noqa: E731
     cfg = env_config()
     env = create_vector_env(cfg, 1, 0, True, builders=[build])
     shown = env.reset()[0]
@@ -86,7 +69,7 @@ def test_counted_things_are_vectors_of_floats(
     ],
 )
 def test_floats_and_arrays_of_bytes_pass_unchanged(space: gymnasium.Space[Any]) -> None:
-    env = Shows(space, space.sample())
+    env = Toy(observation_space=space, seen=space.sample())
     assert PolicyObservations.wrap(env) is env
     spec = check_env(env_config(), [lambda _: env])
     assert (spec.observation_space, spec.notes) == (space, ())
@@ -100,7 +83,7 @@ def test_each_part_of_a_dict_is_converted() -> None:
         joints=Box(-1, 1, (4,), np.float32),
     )
     obs = space.sample() | {"room": 1, "body": {"speed": np.array(0.5), "flags": np.array([0, 1], np.int8)}}
-    build = lambda _: Shows(space, obs)  # noqa: E731
+    build = lambda _: Toy(observation_space=space, seen=obs)  # noqa: E731
     env = create_vector_env(env_config(), 2, 0, True, builders=[build, build])
     shown, _ = env.reset()
     assert shown["room"].tolist() == [[0, 1, 0]] * 2
@@ -115,14 +98,14 @@ def test_each_part_of_a_dict_is_converted() -> None:
 
 def test_a_one_hot_vector_that_would_not_fit_is_not_made() -> None:
     space = Dict(count=Discrete(2**30), room=Discrete(3))
-    env = PolicyObservations.wrap(Shows(space, {"count": 7, "room": 2}))
+    env = PolicyObservations.wrap(Toy(observation_space=space, seen={"count": 7, "room": 2}))
     assert env.observation_space == Dict(count=Discrete(2**30), room=Box(0, 1, (3,), np.float32))
     obs = env.reset()[0]
     assert (obs["count"], obs["room"].tolist()) == (7, [0, 0, 1])
     with pytest.raises(
         ConfigError, match=r"Discrete\(1073741824\), which would be a one-hot vector of 1073741824 numb"
     ):
-        check_env(env_config(), [lambda _: Shows(space["count"], 7)])
+        check_env(env_config(), [lambda _: Toy(observation_space=space["count"], seen=7)])
 
 
 BOOL: Any = np.bool_  # which gymnasium's types leave out
@@ -150,7 +133,7 @@ def test_channels_of_an_image_come_first_and_the_user_is_told(
     space: Box, env: dict[str, Any], side: Box, note: str
 ) -> None:
     image = space.sample()
-    build = lambda _: Shows(space, image)  # noqa: E731
+    build = lambda _: Toy(observation_space=space, seen=image)  # noqa: E731
     spec = check_env(env_config(**env), [build])
     assert spec.observation_space == side
     assert len(spec.notes) == (note != "")
@@ -166,7 +149,9 @@ def test_images_whose_channels_may_be_anywhere_are_asked_for() -> None:
     for shape in ((10, 10, 6), (4, 4, 4), (84, 84, 12)):
         space = Dict(camera=Box(0, 1, shape, np.float32))
         with pytest.raises(ConfigError, match=r"do not show which dimension .*: set env\.image_layout to 'cha"):
-            check_env(env_config(), [partial(lambda space, _: Shows(space, space.sample()), space)])
+            check_env(
+                env_config(), [partial(lambda space, _: Toy(observation_space=space, seen=space.sample()), space)]
+            )
 
 
 @pytest.mark.parametrize(
@@ -174,7 +159,7 @@ def test_images_whose_channels_may_be_anywhere_are_asked_for() -> None:
 )
 def test_other_observations_are_refused_by_name(space: gymnasium.Space[Any]) -> None:
     with pytest.raises(ConfigError, match=r"^The environment's observations are (Tuple|Text)\(.*: expected Box, Dis"):
-        check_env(env_config(), [lambda _: Shows(space, space.sample())])
+        check_env(env_config(), [lambda _: Toy(observation_space=space, seen=space.sample())])
 
 
 # -- observations in one memory ---------------------------------------------------------------------------------------
@@ -227,25 +212,21 @@ SHAPES = {"vector": (2,), "grey": (20, 21), "colour": (3, 20, 21)}
 STACKED = {"vector": (6,), "grey": (3, 20, 21), "colour": (9, 20, 21)}  # of three frames
 
 
-class Camera(gymnasium.Env[Any, Any]):
+class Camera(Toy):
     """Every number of an observation says which step it is; episodes last 4 to 7 steps, half of them truncated."""
 
     observation_space = Dict({key: Box(0, 255, shape, np.uint8) for key, shape in SHAPES.items()})
-    action_space = Discrete(2)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed)
-        self.first, self.age = int(self.np_random.integers(1, 200)), 0
+    def begin(self) -> None:
+        self.first = int(self.np_random.integers(1, 200))
         self.length, self.ends = int(self.np_random.integers(4, 8)), bool(self.np_random.integers(2))
-        return self._observe(), {}
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        self.age += 1
-        over = self.age == self.length
-        return self._observe(), 1.0, over and self.ends, over and not self.ends, {}
+    def play(self, action: Any) -> Any:
+        over = self.count == self.length
+        return 1.0, over and self.ends, over and not self.ends
 
-    def _observe(self) -> dict[str, np.ndarray]:
-        return {key: np.full(shape, self.first + self.age, np.uint8) for key, shape in SHAPES.items()}
+    def observe(self) -> Any:
+        return {key: np.full(shape, self.first + self.count, np.uint8) for key, shape in SHAPES.items()}
 
 
 gymnasium.register("Camera-v0", f"{__name__}:Camera")

@@ -26,11 +26,12 @@ from ding_lite.envs.returned import EnvError
 from ding_lite.envs.subprocess_env import SubprocessVectorEnv
 from tests.distributed.launcher import ROOT
 from tests.envs.test_vector_env import env_config
+from tests.toys import Toy
 
 DIE, HANG, RAISE, HOLD, STOP, END, EXIT = range(1, 8)
 
 
-class MoodyEnv(gymnasium.Env):
+class MoodyEnv(Toy):
     """Observes its process and the steps of its episode, and obeys an action that asks it to fail.
 
     `sick`: cannot be closed ("close"), built ("build") or reset ("reset", or while a file of that name exists). Where
@@ -46,16 +47,15 @@ class MoodyEnv(gymnasium.Env):
             raise FileNotFoundError("no such ROM:\n pong.bin")
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        self.steps = 0.0
+        self.count = 0
         if self.sick == "reset":
             raise ArithmeticError("the pole\nis on fire")
         if os.path.isabs(self.sick) and os.path.exists(self.sick):
             os.remove(self.sick)
             os.kill(os.getpid(), signal.SIGKILL)
-        return self._observe(), {"seed": -1 if seed is None else seed, "options": str(options)}
+        return self.observe(), {"seed": -1 if seed is None else seed, "options": str(options)}
 
-    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        self.steps += 1
+    def play(self, action: int) -> Any:
         if action == DIE:
             os.kill(os.getpid(), signal.SIGKILL)
         elif action == HANG:
@@ -68,7 +68,7 @@ class MoodyEnv(gymnasium.Env):
             os.kill(os.getpid(), signal.SIGSTOP)
         elif action == EXIT:
             sys.exit(3)
-        return self._observe(), 1.0, action == END, False, {}
+        return 1.0, action == END
 
     def close(self) -> None:
         if self.sick == "close":
@@ -76,8 +76,8 @@ class MoodyEnv(gymnasium.Env):
         if os.path.isabs(self.sick):
             Path(f"{self.sick}.closed").touch()
 
-    def _observe(self) -> dict[str, np.ndarray]:
-        return {"pid": np.array(os.getpid(), np.float64), "steps": np.full(2, self.steps, np.float32)}
+    def observe(self) -> Any:
+        return {"pid": np.array(os.getpid(), np.float64), "steps": np.full(2, self.count, np.float32)}
 
 
 def workers(
@@ -282,10 +282,10 @@ def test_the_process_that_starts_workers_may_be_killed_too() -> None:
 class SimulatorEnv(MoodyEnv):
     """Has a program of its own running, whose process id is the observation."""
 
-    def _observe(self) -> dict[str, np.ndarray]:
-        if not self.steps:
+    def observe(self) -> Any:
+        if not self.count:
             self.program = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-        return super()._observe() | {"pid": np.array(self.program.pid, np.float64)}
+        return super().observe() | {"pid": np.array(self.program.pid, np.float64)}
 
 
 def test_programs_that_an_environment_started_end_with_its_worker() -> None:
@@ -298,20 +298,16 @@ def test_programs_that_an_environment_started_end_with_its_worker() -> None:
     assert all(gone(pid, 2) for pid in second)
 
 
-class DiceEnv(gymnasium.Env):
+class DiceEnv(Toy):
     """Draws from the global generators of NumPy and Python: when it is built, at a reset, and in every step."""
 
     observation_space = Box(0, 1, (3,), np.float64)
-    action_space = Discrete(2)
 
     def __init__(self, cfg_env: Any) -> None:
         self.drawn = random.random()
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        return self.observe(), {}
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        return self.observe(), 0.0, random.random() < 0.2, False, {}
+    def play(self, action: Any) -> Any:
+        return 0.0, random.random() < 0.2
 
     def observe(self) -> np.ndarray:
         return np.array([self.drawn, random.random(), np.random.random()])

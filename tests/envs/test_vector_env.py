@@ -18,6 +18,7 @@ from ding_lite.envs.seeded_env import derive_seeds
 from ding_lite.envs.vector_env import check_env, create_vector_env
 from ding_lite.utils.key import declared_keys, default_values
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError
+from tests.toys import Toy
 
 MANAGERS = ("base", "subprocess")
 
@@ -38,26 +39,23 @@ def make(
     return create_vector_env(env_config(env_type, manager={"type": manager}, **overrides), num_envs, 7, training)
 
 
-class CountEnv(gymnasium.Env):
+class CountEnv(Toy):
     """Observation [episode, step]; reward 5 * (step + 1); action `a` ends the episode: 1 terminates, 2 truncates.
 
     It has 3 lives, in every other episode 2, and loses one at action 3.
     """
 
-    def __init__(self, cfg_env: EasyDict) -> None:
-        self.observation_space = Box(-1, 1000, (2,), np.float32)
-        self.action_space = Discrete(4)
-        self.episode = -1
+    observation_space: gymnasium.Space[Any] = Box(-1, 1000, (2,), np.float32)
+    action_space = Discrete(4)
+    episode = -1
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed)
-        self.episode, self.count, self.lives = self.episode + 1, 0, 3 - (self.episode + 1) % 2
-        return self.observe(), {"lives": self.lives, "start": float(self.np_random.random())}
+    def begin(self) -> Any:
+        self.episode, self.lives = self.episode + 1, 3 - (self.episode + 1) % 2
+        return {"lives": self.lives, "start": float(self.np_random.random())}
 
-    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        self.count += 1
+    def play(self, action: int) -> Any:
         self.lives -= action == 3
-        return self.observe(), 5.0 * self.count, action == 1, action == 2, {"lives": self.lives}
+        return 5.0 * self.count, action == 1, action == 2, {"lives": self.lives}
 
     def observe(self) -> Any:
         return np.array([self.episode, self.count], np.float32)
@@ -66,11 +64,7 @@ class CountEnv(gymnasium.Env):
 class CountDictEnv(CountEnv):
     """CountEnv with a nested observation."""
 
-    def __init__(self, cfg_env: EasyDict) -> None:
-        super().__init__(cfg_env)
-        self.observation_space = Dict(
-            {"episode": Discrete(1000), "deep": Dict({"count": Box(0, 1000, (3,), np.int16)})}
-        )
+    observation_space = Dict({"episode": Discrete(1000), "deep": Dict({"count": Box(0, 1000, (3,), np.int16)})})
 
     def observe(self) -> Any:
         return {"episode": self.episode, "deep": {"count": np.full(3, self.count, np.int16)}}
@@ -400,8 +394,8 @@ def test_builders_of_the_caller_take_the_place_of_the_type(manager: str) -> None
 class MixedInfoEnv(CountEnv):
     """After action 3 a value in its `info` has another type in each step, after 0 it is 3; `size` fits no array."""
 
-    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        *result, info = super().step(action)
+    def play(self, action: int) -> Any:
+        *result, info = super().play(action)
         value = (None, "text", np.ones(3))[self.count - 1] if action == 3 else 3
         parts = {"nested": {"of": value}, "value": value, "size": 2**70}
         return *result, info | parts

@@ -18,29 +18,23 @@ from ding_lite.envs.vector_env import check_env, create_vector_env
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError
 from dizoo.classic_control.cartpole.config.cartpole_dqn_config import create_config, main_config
 from tests.envs.test_vector_env import env_config, make
+from tests.toys import Toy
 
 MANAGERS = ("base", "subprocess")
 HERE = "tests.envs.test_wrappers"
 
 
-class GridEnv(gymnasium.Env):
+class GridEnv(Toy):
     """Pays 3 a step and 10 at its end, after 4 steps; observation `[2, 2]`, filled with the step's number."""
 
     observation_space = Box(0, 100, (2, 2), np.float32)
-    action_space = Discrete(2)
 
-    def __init__(self, cfg_env: Any) -> None:
-        self.count = 0
+    def observe(self) -> Any:
+        return np.full((2, 2), self.count, np.float32)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed)
-        self.count = 0
-        return np.zeros((2, 2), np.float32), {}
-
-    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        self.count += 1
+    def play(self, action: Any) -> Any:
         ended = self.count == 4
-        return np.full((2, 2), self.count, np.float32), 10.0 if ended else 3.0, ended, False, {}
+        return 10.0 if ended else 3.0, ended
 
 
 class Noise(gymnasium.ObservationWrapper):
@@ -123,11 +117,11 @@ class LookalikeEnv(GridEnv):
     names = ("true_reward", "episode_return", "episode_length", "part_ended", "final_obs", "final_info")
     fakes: ClassVar = dict.fromkeys(names, 400.0)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        return super().reset(seed=seed, options=options)[0], dict(self.fakes)
+    def begin(self) -> Any:
+        return dict(self.fakes)
 
-    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        return *super().step(action)[:4], dict(self.fakes)
+    def play(self, action: Any) -> Any:
+        return *super().play(action), False, dict(self.fakes)
 
 
 @pytest.mark.parametrize("manager", MANAGERS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import gymnasium
 import numpy as np
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
 from tests.policy.helpers import build_policy
+from tests.toys import Toy
 
 OBS, A, D = 5, 3, 2
 SHAPES: dict[str, Any] = {
@@ -130,7 +130,7 @@ def learn(policy: Any, samples: dict[str, Any]) -> list[dict[str, Tensor]]:
 TARGETS = ((0.5, -0.5), (-0.5, 0.5), (0.0, 0.8))  # of the arguments, by the type
 
 
-class Match(gymnasium.Env):
+class Match(Toy):
     """One step an episode: shown one of three signs, do what it asks for. `cfg.env_id` is the kind of action.
 
     'discrete': the sign's number, worth 1. 'multi_discrete': the number, and 1 where it is 2, worth 1 if both
@@ -146,26 +146,22 @@ class Match(gymnasium.Env):
         spaces["hybrid"] = Dict({"action_type": spaces["discrete"], "action_args": spaces["continuous"]})
         self.action_space, self.kind = spaces[cfg["env_id"]], cfg["env_id"]
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(seed=seed)
+    def begin(self) -> None:
         self.sign = int(self.np_random.integers(A))
-        return self._observe(), {}
 
-    def _observe(self) -> np.ndarray:
+    def observe(self) -> Any:
         return np.eye(OBS)[self.sign]
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def play(self, action: Any) -> Any:
         reward = 1.0
         if self.kind == "multi_discrete":
-            return self._observe(), float(action.tolist() == [self.sign, self.sign // 2]), True, False, {}
+            return float(action.tolist() == [self.sign, self.sign // 2]), True
         if self.kind != "continuous":
             reward *= float((action["action_type"] if self.kind == "hybrid" else action) == self.sign)
         if self.kind != "discrete":
             args = action["action_args"] if self.kind == "hybrid" else action
             reward *= 1.0 - float(np.abs(args - np.array(TARGETS[self.sign])).mean())
-        return self._observe(), reward, True, False, {}
+        return reward, True
 
 
 class MaskedMatch(Match):
@@ -178,42 +174,32 @@ class MaskedMatch(Match):
         super().__init__(dict(env_id="discrete"))
         self.observation_space = Dict(seen=Match.observation_space, action_mask=MultiBinary(A))  # type: ignore[assignment]
 
-    def _observe(self) -> Any:
+    def observe(self) -> Any:
         mask = np.ones(A, np.int8)
         mask[(self.sign + 1) % A] = self.np_random.integers(2)
         self.best = (self.sign + 2 - mask[(self.sign + 1) % A]) % A
         return {"seen": np.eye(OBS)[self.sign], "action_mask": mask}
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        best = self.best
-        assert action in (best, (self.sign + 2) % A, self.sign)
-        return self._observe(), float(action == best), True, False, {}
+    def play(self, action: Any) -> Any:
+        assert action in (self.best, (self.sign + 2) % A, self.sign)
+        return float(action == self.best), True
 
 
-class Corridor(gymnasium.Env):
+class Corridor(Toy):
     """Five places in a row; each step costs 0.1, the right end is worth 1 and ends the episode; 30 steps at most.
 
     Action 1 leads to the right in even places, 0 in odd ones. From the left end the best return is 1 - 4 * 0.1 = 0.6.
     """
 
     observation_space = Box(0, 1, (OBS,), np.float32)
-    action_space = Discrete(2)
 
-    def __init__(self, cfg: Any) -> None:
-        self.place = self.steps = 0
+    def begin(self) -> None:
+        self.place = 0
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(seed=seed)
-        self.place = self.steps = 0
-        return self._observe(), {}
-
-    def _observe(self) -> np.ndarray:
+    def observe(self) -> Any:
         return np.eye(OBS, dtype=np.float32)[self.place]
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        self.steps += 1
+    def play(self, action: Any) -> Any:
         self.place = max(self.place + (1 if action != self.place % 2 else -1), 0)
         there = self.place == OBS - 1
-        return self._observe(), float(there) - 0.1, there, not there and self.steps >= 30, {}
+        return float(there) - 0.1, there, not there and self.count >= 30

@@ -22,18 +22,6 @@ def errors(c: float, **changes: Any) -> list[float]:
     return [term.item() for term in acer_policy_error(**(arguments | changes), c_clip_ratio=c)]
 
 
-@pytest.mark.parametrize(
-    ("c", "weight", "corrections"),
-    # min(c, 8), and max(0, 1 - c / rho) for rho of 4 and 8
-    [(10.0, 8.0, (0.0, 0.0)), (6.0, 6.0, (0.0, 0.25)), (2.0, 2.0, (0.5, 0.75))],
-)
-def test_the_policys_terms_by_hand(c: float, weight: float, corrections: tuple[float, float]) -> None:
-    first, last = errors(c)
-    assert first == pytest.approx(weight * (4 - 2) * math.log(0.25), rel=1e-5)
-    a, b = corrections
-    assert last == pytest.approx(a * 0.75 * (1 - 2) * math.log(0.75) + b * 0.25 * (5 - 2) * math.log(0.25), rel=1e-5)
-
-
 def test_a_ratio_of_zero_or_infinity_stays_finite() -> None:
     first, last = errors(2.0, ratio=tensor([[[0.0, torch.inf]]]))
     assert first == pytest.approx(2 * 2 * math.log(0.25))
@@ -61,25 +49,6 @@ def test_the_gradient_flows_through_log_pi_alone_and_estimates_the_policy_gradie
             assert leaf.grad is not None
             total += mu[action] * leaf.grad
         torch.testing.assert_close(total, pi * (q - v))
-
-
-def test_the_critics_error_by_hand() -> None:
-    q, target = Q.clone().requires_grad_(), QRET.clone().requires_grad_()
-    error = acer_value_error(q, target, ACTION)
-    assert error.tolist() == [[[0.5]]]  # (4 - 5)^2 / 2
-    error.sum().backward()
-    assert q.grad is not None
-    assert q.grad.tolist() == [[[0.0, 1.0]]]
-    assert target.grad is None
-
-
-def test_the_trust_region_by_hand() -> None:
-    average = tensor([[[0.6, 0.8]]])  # not normalised, so that its square is 1
-    inside, outside = tensor([[[1.0, -1.0]]]), tensor([[[5.0, 10.0]]])
-    # 0.6 - 0.8 is below 1; 3 + 8 exceeds 1 by 10
-    changed = acer_trust_region_update([inside, outside], average.log(), average.log(), 1.0)
-    torch.testing.assert_close(changed[0], inside)
-    torch.testing.assert_close(changed[1], outside - 10 * average)
 
 
 def test_the_trust_region_bounds_the_growth_of_the_divergence() -> None:

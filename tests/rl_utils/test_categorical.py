@@ -7,16 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, tensor
+from torch import tensor
 
 from ding_lite.rl_utils import (
     categorical_projection,
     dist_nstep_td_data,
     dist_nstep_td_error,
 )
-from ding_lite.rl_utils.categorical import project_target
 
-SUPPORT = (0.0, 4.0, 3)  # the atoms 0, 2, 4
 LN = math.log
 
 
@@ -33,37 +31,14 @@ def naive_projection(probability: list[float], atoms: list[float], v_min: float,
     return result
 
 
-# Two samples of two actions. Sample 0 took action 0, probabilities 1/4, 1/4, 1/2; its next is action 1: 1/2, 1/2, 0.
-# With a reward of 1 and gamma 1/2 the atoms 0, 2, 4 become 1, 2, 3. 1 gives a half to 0 and to 2: 1/4, 1/4 + 1/2, 0.
-# Sample 1 took action 1, probabilities 1/2, 1/4, 1/4, and ends with a reward of 3: half on 2, half on 4.
-DIST = tensor([[[0.25, 0.25, 0.5], [1.0, 0, 0]], [[1.0, 0, 0], [0.5, 0.25, 0.25]]])
-NEXT = tensor([[[1.0, 0, 0], [0.5, 0.5, 0]], [[0.0, 0, 1], [0.0, 0, 1]]])
-# Both losses are log 4. Without the targets' entropies, 1/4 log 4 + 3/4 log 4/3 and log 2: 3/4 log 3 and log 2.
-PRIORITIES = (0.75 * LN(3), LN(2))
-
-
-def example(**changes: Any) -> dist_nstep_td_data:
-    base = dist_nstep_td_data(
-        dist=DIST, next_n_dist=NEXT, act=tensor([0, 1]), next_n_act=tensor([1, 0]), reward=tensor([1.0, 3.0]),
-        done=tensor([False, True]),
-    )  # fmt: skip
-    return base._replace(**changes)
-
-
-def test_loss_by_hand() -> None:
-    loss, priorities = dist_nstep_td_error(example(), 0.5, *SUPPORT, cum_reward=True)
-    torch.testing.assert_close(priorities, tensor(PRIORITIES))
-    assert loss.item() == pytest.approx(LN(4))
-    weighed, priorities = dist_nstep_td_error(example(weight=tensor([2.0, 0.5])), 0.5, *SUPPORT, cum_reward=True)
-    torch.testing.assert_close(priorities, tensor(PRIORITIES))  # of each sample as it is
-    assert weighed.item() == pytest.approx(LN(4) * 2.5 / 2)
-
-
 def test_a_priority_is_zero_for_a_perfect_prediction_of_any_entropy() -> None:
     even, certain = [1 / 3, 1 / 3, 1 / 3], [0.0, 1.0, 0.0]
     dist = tensor([even, certain])[:, None].expand(-1, 2, -1)
-    data = example(dist=dist, next_n_dist=dist, reward=torch.zeros(2), done=torch.zeros(2).bool())
-    assert dist_nstep_td_error(data, 1.0, *SUPPORT, cum_reward=True)[1].tolist() == pytest.approx([0.0, 0.0], abs=1e-6)
+    none = torch.zeros(2, dtype=torch.int64)
+    data = dist_nstep_td_data(dist, dist, none, none, torch.zeros(2), none.bool())
+    assert dist_nstep_td_error(data, 1.0, 0.0, 4.0, 3, cum_reward=True)[1].tolist() == pytest.approx(
+        [0.0, 0.0], abs=1e-6
+    )
 
 
 def naive_loss(data: Any, gamma: float, nstep: int) -> tuple[list[float], list[float]]:
@@ -101,32 +76,7 @@ def test_loss_equals_a_naive_one() -> None:
     torch.testing.assert_close(loss, (expected * data.weight).mean())
 
 
-def test_the_share_of_targets_outside_of_the_support() -> None:
-    # Rewards of 3.5 and 1/2 of the atoms 0, 2, 4: 3.5, 4.5, 5.5, of which the latter two are outside: 1/2 in sample 0.
-    # Sample 1 ends with -1 or with 4, the support's end.
-    def share(first: float, second: float) -> Tensor:
-        next_B, gamma_B = torch.stack([NEXT[0, 1], NEXT[1, 0]]), tensor([0.5, 0.5])
-        return project_target(next_B, tensor([first, second]), tensor([False, True]), gamma_B, 0.0, 4.0)[1]
-
-    assert share(3.5, -1.0).tolist() == [0.5, 1.0]
-    assert share(0.0, 4.0).tolist() == [0.0, 0.0]
-
-
 # -- the target of a critic -----------------------------------------------------------------------------------------
-
-
-def test_a_projected_target_by_hand() -> None:
-    dist = tensor([[0.2, 0.3, 0.5]]).expand(4, 3)  # at -1, 0 and 1
-    reward, done = tensor([0.25, 0.25, 0.0, 5.0]), tensor([False, True, False, False])
-    projected = categorical_projection(dist, reward, done, tensor([0.5, 0.5, 1.0, 1.0]), -1.0, 1.0)
-    expected = [
-        # -0.25, 0.25 and 0.75: a quarter of 0.2 goes down to -1; 0.3 and 0.5 are split 3 : 1 and 1 : 3
-        [0.05, 0.15 + 0.225 + 0.125, 0.075 + 0.375],
-        [0.0, 0.75, 0.25],  # 0.25, whatever follows
-        [0.2, 0.3, 0.5],  # every value is an atom, the last one too
-        [0.0, 0.0, 1.0],  # above the largest atom
-    ]
-    torch.testing.assert_close(projected, tensor(expected))
 
 
 @pytest.mark.parametrize("span", [(-10.0, 10.0), (0.0, 5000.0), (-0.3, 0.1)])

@@ -64,27 +64,6 @@ def reference(function: Callable[..., Tensor], *logits_and_action: Any) -> Any:
     return function(*logits_and_action)
 
 
-def test_multi_discrete_by_hand() -> None:
-    # branches of 2 and 3 options, with probabilities 1/4, 3/4 and 1/2, 1/4, 1/4; the first lacks the third option
-    logit = {"branches": tensor([[0.0, math.log(3.0), -math.inf], [math.log(2.0), 0.0, 0.0]], requires_grad=True)}
-    logp, entropy_ = log_prob_entropy(logit, tensor([1, 0]))
-    torch.testing.assert_close(logp, tensor(math.log(0.75 * 0.5)))
-    # log 4 - 3/4 log 3, and 1/2 log 2 + 1/2 log 4 = 3/2 log 2
-    torch.testing.assert_close(entropy_, tensor(math.log(4.0) - 0.75 * math.log(3.0) + 1.5 * math.log(2.0)))
-    best: Any = mode(logit)
-    assert best.tolist() == [1, 0]
-    # to the uniform: 3/4 log 3 - log 2, and log 3 - 3/2 log 2
-    uniform = {"branches": tensor([[0.0, 0.0, -math.inf], [0.0, 0.0, 0.0]])}
-    kl = kl_divergence(logit, uniform)
-    torch.testing.assert_close(kl, tensor(1.75 * math.log(3.0) - 2.5 * math.log(2.0)))
-    (logp + entropy_ + kl).backward()
-    assert logit["branches"].grad is not None
-    assert torch.isfinite(logit["branches"].grad).all()
-    drawn: Any = sample({"branches": logit["branches"].detach().expand(1000, 2, 3)})
-    assert drawn.shape == (1000, 2)
-    assert set(drawn[:, 0].tolist()) == {0, 1}
-
-
 @pytest.mark.parametrize("kind", MAKE)
 def test_all_agree_with_torch_distributions(kind: str) -> None:
     logit_p, logit_q = MAKE[kind](1), MAKE[kind](2)

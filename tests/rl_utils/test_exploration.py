@@ -19,11 +19,6 @@ def test_exponential_schedule_by_hand() -> None:
     assert [epsilon_at(step, 0.9, 0.1, 100, "exp") for step in (0, 100)] == pytest.approx([0.9, 0.1 + 0.8 / math.e])
 
 
-def test_di_engines_function_of_the_step_is_the_same_schedule() -> None:
-    epsilon = get_epsilon_greedy_fn(0.9, 0.1, 100, "exp")
-    assert [epsilon(step) for step in (0, 7, 100)] == [epsilon_at(step, 0.9, 0.1, 100, "exp") for step in (0, 7, 100)]
-
-
 @pytest.mark.parametrize(("kind", "decay"), [("step", 10), ("linear", 0)])
 def test_schedules_that_make_no_sense_are_refused(kind: str, decay: int) -> None:
     for refused in (get_epsilon_greedy_fn, partial(epsilon_at, 0)):

@@ -19,15 +19,6 @@ def retrace(**changes: Any) -> list[float]:
     return compute_q_retraces(**(arguments | dict(gamma=0.5) | changes)).flatten().tolist()
 
 
-def test_targets_by_hand() -> None:
-    # Qret_1 = 2 + 6 / 2 = 5; Qret_0 = 1 + (3 + 0.5 * (5 - 4)) / 2 = 2.75; then V of the last state
-    assert retrace() == [2.75, 5.0, 6.0]
-    # a ratio above 1 counts as 1: 1 + (3 + 5 - 4) / 2
-    assert retrace(ratio=RATIO * 100) == [3.0, 5.0, 6.0]
-    # with a ratio of 0 the critic's value is the target: 1 + 3 / 2
-    assert retrace(ratio=RATIO * 0) == [2.5, 5.0, 6.0]
-
-
 def random_arguments() -> dict[str, Any]:
     gen = torch.Generator().manual_seed(0)
 

@@ -109,11 +109,6 @@ def test_softmax_exploration_mixes_the_policy_with_random_actions(temperature: f
         assert action_N.double().mean().item() == pytest.approx(expected, abs=0.015)  # standard deviation 0.0035
 
 
-def test_a_small_temperature_makes_the_policy_greedy() -> None:
-    logit_NA = torch.tensor([[1.0, 2.0], [5.0, 2.0]]).repeat(50, 1)
-    assert torch.equal(epsilon_softmax(logit_NA, 0.0, 1e-3), logit_NA.argmax(-1))
-
-
 def test_softmax_exploration_never_chooses_an_action_with_the_value_minus_infinity() -> None:
     torch.manual_seed(0)
     logit_NA = torch.tensor([[0.0, -torch.inf, math.log(3)], [-torch.inf, 5.0, -torch.inf]]).repeat(10_000, 1)

@@ -45,16 +45,6 @@ def random_data(continuous: bool = False, on_policy: bool = False) -> vtrace_dat
     return vtrace_data(target, behaviour, sample(behaviour), value, reward, weight, next_value, done, traj_flag)
 
 
-def test_truncation_bootstraps_from_the_true_next_state_and_takes_no_correction() -> None:
-    # truncated at 0 before a state of value 6: delta_0 = 0.5 * (1 + 0.5 * 6 - 1) = 1.5, v_0 = 2.5; v_1 as before
-    cut = {"next_value": NEXT_VALUE, "done": torch.zeros_like(FIRST), "traj_flag": FIRST}
-    return_ = vtrace_nstep_return(RHO, RHO, REWARD, VALUE, 0.5, 1.0, **cut)
-    torch.testing.assert_close(return_, column(2.5, 4.0))
-    # 0.5 * (1 + 0.5 * 6 - 1) = 1.5, whatever v of the next row
-    adv = vtrace_advantage(RHO, REWARD, column(4.0, 4.0), VALUE[:-1], 0.5, **cut)
-    torch.testing.assert_close(adv, column(1.5, 2.0))
-
-
 @pytest.mark.parametrize("extra", [{}, {"next_value": NEXT_VALUE}, {"next_value": NEXT_VALUE, "traj_flag": FIRST}])
 def test_termination_bootstraps_nothing(extra: Any) -> None:
     # delta_0 = 0.5 * (1 - 1) = 0: v_0 = 1 and no advantage

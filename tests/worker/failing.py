@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import numpy as np
-
 from tests.worker.games import CountingGame
 
 
@@ -17,7 +15,7 @@ class DyingGame(CountingGame):
         super().__init__(length)
         self._dies_in = dies_in
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        if (self.seed, self.step_count) == (self._dies_in, 2):
+    def play(self, action: Any) -> Any:
+        if (self.seed, self.count) == (self._dies_in, 3):
             os._exit(1)
-        return super().step(action)
+        return super().play(action)

@@ -15,11 +15,12 @@ from gymnasium.vector import VectorEnv
 
 from ding_lite.envs.keys import ENV_DEFAULTS
 from ding_lite.envs.vector_env import create_vector_env
+from tests.toys import Toy
 
 REWARD = 3.0
 
 
-class CountingGame(gymnasium.Env):
+class CountingGame(Toy):
     """Observations `(seed of the episode, steps so far)`; each step is worth 3; it ends after `length` steps.
 
     The seed of an episode is that of the environment plus the number of the episode.
@@ -41,26 +42,24 @@ class CountingGame(gymnasium.Env):
         self.length, self.end, self.lives_at, self.log = length, end, lives_at, [] if log is None else log
         self.seed = 0
 
-    def _observe(self) -> tuple[np.ndarray, dict[str, Any]]:
-        lives = 1 + sum(self.step_count < at for at in self.lives_at)
-        return np.array([self.seed, self.step_count], np.float64), {"lives": lives}
+    def observe(self) -> Any:
+        return np.array([self.seed, self.count], np.float64)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    def _info(self) -> dict[str, Any]:
+        return {"lives": 1 + sum(self.count < at for at in self.lives_at)}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         assert seed is not None
         assert options is not None
         self.seed = seed + options["episode"]
-        self.step_count = 0
         self.log.append(("reset", self.seed))
-        return self._observe()
+        self.count = 0
+        return self.observe(), self._info()
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        self.log.append((self.seed, self.step_count, int(action)))
-        self.step_count += 1
-        obs, info = self._observe()
-        over = self.step_count >= self.length
-        return obs, REWARD, over and self.end == "terminated", over and self.end == "truncated", info
+    def play(self, action: Any) -> Any:
+        self.log.append((self.seed, self.count - 1, int(action)))
+        over = self.count >= self.length
+        return REWARD, over and self.end == "terminated", over and self.end == "truncated", self._info()
 
 
 class HybridGame(CountingGame):
@@ -72,9 +71,9 @@ class HybridGame(CountingGame):
         super().__init__(length, end)
         self.actions: list[dict[str, Any]] = []
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def play(self, action: Any) -> Any:
         self.actions.append(copy.deepcopy(action))
-        return super().step(action["action_type"])
+        return super().play(action["action_type"])
 
 
 class NestedGame(CountingGame):
@@ -84,9 +83,8 @@ class NestedGame(CountingGame):
         {"seed": Box(0, 2**20, (1,), np.float64), "inner": Dict({"step": Box(0, 255, (1,), np.uint8)})}
     )
 
-    def _observe(self) -> tuple[Any, dict[str, Any]]:
-        (seed, step), info = super()._observe()
-        return {"seed": np.array([seed]), "inner": {"step": np.array([step], np.uint8)}}, info
+    def observe(self) -> Any:
+        return {"seed": np.array([self.seed]), "inner": {"step": np.array([self.count], np.uint8)}}
 
 
 def game_env(*games: CountingGame, training: bool = True, **options: Any) -> VectorEnv:

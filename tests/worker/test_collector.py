@@ -191,9 +191,8 @@ class MaskedGame(CountingGame):
 
     observation_space = Dict({"seen": Box(-np.inf, np.inf, (2,), np.float64), "action_mask": MultiBinary(3)})
 
-    def _observe(self) -> tuple[Any, dict[str, Any]]:
-        seen, info = super()._observe()
-        return {"seen": seen, "action_mask": (np.arange(3) != self.step_count % 3).astype(np.int8)}, info
+    def observe(self) -> Any:
+        return {"seen": super().observe(), "action_mask": (np.arange(3) != self.count % 3).astype(np.int8)}
 
 
 def test_random_steps_take_only_actions_that_the_mask_allows() -> None:
