@@ -33,6 +33,7 @@ from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
 from ding_lite.envs.spaces import load_spec
 from ding_lite.policy import Policy
 from ding_lite.reward_model import RewardModel
+from ding_lite.torch_utils.cuda_graph import CudaGraphs
 from ding_lite.torch_utils.networks import is_small
 from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils.passwords import fill_in
@@ -197,7 +198,7 @@ class RunSetup:
             options["num_actors"] = actors // get_world_size()
         if options.get("device") == "cuda":
             options["device"] = built.device  # the CPU where there is no GPU
-        return BUFFER_REGISTRY.find(policy.other.replay_buffer.type)(
+        replay = BUFFER_REGISTRY.find(policy.other.replay_buffer.type)(
             num_envs=cfg.env.collector_env_num,
             nstep=policy.get("nstep", 1),
             gamma=built.follower("discount_factor"),
@@ -206,6 +207,9 @@ class RunSetup:
             seed=derive_seeds(cfg.seed, get_rank(), "replay", n=1)[0],
             **options,
         )
+        if policy.get("cuda_graph") == "auto" and replay.ring.device.type == "cuda":
+            replay.graphs = CudaGraphs(), CudaGraphs()
+        return replay
 
     def _create_env(self, stack: ExitStack, num_envs: int, training: bool, **options: Any) -> Any:
         env = create_vector_env(self.cfg.env, num_envs, self.cfg.seed, training, **options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,10 @@ from torch import Tensor
 
 from ding_lite.torch_utils.cuda_graph import WARM_UP, CudaGraphs
 from ding_lite.torch_utils.networks import checksum_networks
+from ding_lite.utils.tree import tree_map
+from ding_lite.worker import PrioritizedReplayBuffer, ReplayBuffer, UniformReplayBuffer
 from tests.entry.helpers import run
+from tests.worker.replay.history import History
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -96,3 +100,25 @@ def test_a_learning_rate_that_changes_in_every_iteration_is_followed(tmp_path: P
     words = [f"policy.learn.learning_rate={schedule}", "policy.deterministic=True"]
     runs = [weights(f"exp_name={tmp_path / graph}", *words, f"policy.cuda_graph={graph}") for graph in ("auto", "off")]
     assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize("stack", [1, 4])
+@pytest.mark.parametrize("kind", [UniformReplayBuffer, PrioritizedReplayBuffer])
+def test_graphs_gather_the_batches_that_kernels_do(kind: Callable[..., ReplayBuffer], stack: int) -> None:
+    batches: list[list[dict[str, Tensor]]] = []
+    for graphs in (None, (CudaGraphs(), CudaGraphs())):
+        history = History(num_envs=3, stack=stack)
+        buffer = kind(300, num_envs=3, nstep=3, frame_stack=stack * (stack > 1), device="cuda", seed=1)
+        buffer.graphs = graphs
+        drawn = []
+        for _ in range(40):  # the side table grows, and the ring is written more than once
+            buffer.push(history.play(6))
+            if buffer.count() >= 8:
+                drawn += [tree_map(lambda leaf: leaf.clone(), batch) for batch in buffer.batches(8, 3)]
+        batches.append(drawn)
+    assert len(batches[0]) == len(batches[1]) > 50
+    for eager, replayed in zip(*batches, strict=True):
+        assert eager.keys() == replayed.keys()
+        kept = ~eager["done"]  # the next observation is meaningless after the end
+        assert torch.equal(eager.pop("next_obs")[kept], replayed.pop("next_obs")[kept])
+        assert all(torch.equal(eager[key], replayed[key]) for key in eager)

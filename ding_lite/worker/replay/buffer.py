@@ -32,6 +32,7 @@ import torch
 from torch import Tensor
 
 from ding_lite.rl_utils.common import discounts, nstep_sums
+from ding_lite.torch_utils.cuda_graph import CudaGraphs
 from ding_lite.utils.registry import BUFFER_REGISTRY
 from ding_lite.utils.schedule import Scheduled
 from ding_lite.utils.tree import tree_map
@@ -55,11 +56,16 @@ class ReplayBuffer:
         view: turns places into samples.
         batch_device: the device of the batches; None: the ring's device.
 
+    Attributes:
+        graphs: gather the batches of a `View.joined` on a GPU, in turn: the error message about a step, which is known
+            during the next one, describes its batch. None: every kernel is launched.
+
     Raises:
         ValueError: the ring has too few rows for one sample.
     """
 
     config: ClassVar[dict[str, Any]] = dict()
+    graphs: tuple[CudaGraphs, CudaGraphs] | None = None
 
     def __init__(
         self, ring: Ring, sampler: Sampler, view: View, batch_device: torch.device | str | None = None
@@ -107,13 +113,21 @@ class ReplayBuffer:
         group = number if joined else 1
         for _ in range(number // group):
             drawn = self.sampler.draw(self.ring, starts, batch_size * group)
-            samples = self.view.gather(self.ring, drawn) | drawn
+            samples = self._gather(drawn) | drawn
             samples = tree_map(lambda leaf: leaf.to(self._batch_device, non_blocking=True), samples)
             if group == 1:
                 yield samples
             else:
                 parts = tree_map(lambda leaf: leaf.view(group, -1, *leaf.shape[1:]).unbind(), samples)
                 yield from (tree_map(lambda part: part[i], parts) for i in range(group))  # noqa: B023 (called at once)
+
+    def _gather(self, drawn: dict[str, Tensor]) -> dict[str, Any]:
+        if self.graphs is None or not self.view.joined:
+            return self.view.gather(self.ring, drawn)
+        self.graphs = graphs = self.graphs[::-1]
+        # The columns stay where they are; the side table is replaced when it grows.
+        key = self.ring.finals.capacity
+        return graphs[0].run(lambda drawn: self.view.gather(self.ring, drawn), drawn, key)
 
     def update(self, index: Tensor, priority: Tensor) -> None:
         """Set the priorities `[B]` of samples; `index` `[B]` is that of their batch."""
@@ -137,6 +151,8 @@ class ReplayBuffer:
             ConfigError: the state belongs to a buffer with other parts, sizes or columns. This buffer is unchanged.
         """
         load_replay_state(self.ring, self.sampler, self.view, state)
+        for graphs in self.graphs or ():
+            graphs.forget()
 
 
 class UniformSampler:

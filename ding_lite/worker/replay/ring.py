@@ -162,11 +162,15 @@ class Ring:
     def successors(self, place_B: Tensor) -> Any:
         """Return the observations that follow these places, `[B, ...]`; they are meaningless where `done` is True."""
         obs = self._stacks(self.later(place_B, 1), place_B, 1)
-        if len(self.finals):
+        if self.finals.capacity:
             slot_B = self.finals.slot[place_B]
-            hit = (slot_B >= 0).nonzero().squeeze(1)
-            into = self._newest_frame(obs, 1)
-            tree_map(lambda leaf, final: leaf.index_copy_(0, hit, final[slot_B[hit]]), into, self.finals.obs)
+            has_B, entry_B = slot_B >= 0, slot_B.clamp(min=0)
+
+            def replace(leaf: Tensor, table: Tensor) -> None:
+                final = table.index_select(0, entry_B)
+                leaf.copy_(torch.where(has_B.view(-1, *[1] * (leaf.ndim - 1)), final, leaf))
+
+            tree_map(replace, self._newest_frame(obs, 1), self.finals.obs)
         return obs
 
     def _stacks(self, place_B: Tensor, known_B: Tensor, later: int) -> Any:
@@ -216,17 +220,18 @@ class SideTable:
 
     Attributes:
         slot: `[R * N]`, the index of each place's entry in `obs`; -1 if the place has none.
-        obs: nested dict of `[slots, ...]` tensors; None before the first entry.
+        obs: nested dict of `[capacity, ...]` tensors; None before the first entry.
+        capacity: number of entries for which there is memory.
     """
 
     def __init__(self, num_places: int, device: torch.device) -> None:
         self.slot = torch.full((num_places,), -1, dtype=torch.int64, device=device)
         self.obs: Any = None
         self._free: list[int] = []
-        self._num_slots = 0
+        self.capacity = 0
 
     def __len__(self) -> int:
-        return self._num_slots - len(self._free)
+        return self.capacity - len(self._free)
 
     def put(self, place_K: Tensor, obs: Any) -> None:
         """Store observations `[K, ...]` for places `[K]` that have no entry yet."""
@@ -234,11 +239,11 @@ class SideTable:
             return
         obs = tree_map(lambda leaf: leaf.to(self.slot.device), obs)
         while len(self._free) < len(place_K):
-            more = max(self._num_slots, 16)
+            more = max(self.capacity, 16)
             fresh = tree_map(lambda leaf: leaf.new_empty(more, *leaf.shape[1:]), obs)  # noqa: B023 (called at once)
-            self.obs = tree_map(lambda *parts: torch.cat(parts), self.obs, fresh) if self._num_slots else fresh
-            self._free += range(self._num_slots, self._num_slots + more)
-            self._num_slots += more
+            self.obs = tree_map(lambda *parts: torch.cat(parts), self.obs, fresh) if self.capacity else fresh
+            self._free += range(self.capacity, self.capacity + more)
+            self.capacity += more
         slot_K = torch.tensor([self._free.pop() for _ in place_K], device=self.slot.device)
         tree_map(lambda table, leaf: table.index_copy_(0, slot_K, leaf), self.obs, obs)
         self.slot[place_K] = slot_K
