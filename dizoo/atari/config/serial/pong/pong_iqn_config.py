@@ -1,44 +1,15 @@
 """IQN on Atari Pong. Values of DI-engine, not trained here."""
 
-from easydict import EasyDict
+import copy
 
-pong_iqn_config = EasyDict(
-    exp_name="pong_iqn_seed0",
-    env=dict(
-        env_id="PongNoFrameskip-v4",
-        stop_value=20,
-    ),
-    policy=dict(
-        cuda=True,
-        model=dict(
-            encoder_hidden_size_list=[128, 128, 512],
-        ),
-        nstep=3,
-        discount_factor=0.99,
-        learn=dict(
-            update_per_collect=10,
-            batch_size=32,
-            learning_rate=0.0001,
-            target_update_freq=500,
-        ),
-        collect=dict(n_sample=96),
-        eval=dict(evaluator=dict(eval_freq=4000)),
-        other=dict(
-            eps=dict(start=1.0, end=0.05, decay=250000),
-            replay_buffer=dict(replay_buffer_size=100000),
-        ),
-    ),
-)
+from dizoo.atari.config.serial.pong.pong_c51_config import pong_c51_config, pong_c51_create_config
+
+pong_iqn_config = copy.deepcopy(pong_c51_config)
+pong_iqn_config.exp_name = "pong_iqn_seed0"
 main_config = pong_iqn_config
 
-pong_iqn_create_config = EasyDict(
-    env=dict(
-        type="atari",
-        import_names=["dizoo.atari.envs.atari_env"],
-    ),
-    env_manager=dict(type="subprocess"),
-    policy=dict(type="iqn"),
-)
+pong_iqn_create_config = copy.deepcopy(pong_c51_create_config)
+pong_iqn_create_config.policy.type = "iqn"
 create_config = pong_iqn_create_config
 
 if __name__ == "__main__":
