@@ -159,7 +159,6 @@ class Completion(Command):
 
 
 def _options(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Yield the options of a parser and of its commands."""
     for action in parser._actions:  # argparse has no public way to list them
         if isinstance(action, argparse._SubParsersAction):
             for command in action.choices.values():

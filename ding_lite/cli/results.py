@@ -133,7 +133,6 @@ class Compare(Command):
         show(text)
 
     def _returns(self, args: argparse.Namespace, groups: Sequence[Group], kind: str) -> str:
-        """Return the tables of each environment."""
         comparison = compare_groups(groups, args.threshold, args.against, args.average, args.last)
         if kind == "text":
             return render_text(comparison, shutil.get_terminal_size().columns)
@@ -320,7 +319,6 @@ def find_removals(args: argparse.Namespace) -> list[Removal]:
 
 
 def _agrees(question: str) -> bool:
-    """Return whether the user agrees."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise UserError("Nothing was removed: there is no terminal to ask on. Give --yes to remove it.")
     try:

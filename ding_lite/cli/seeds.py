@@ -57,7 +57,6 @@ class SeedRun:
 
     @property
     def status(self) -> int | None:
-        """Exit status, None before its end."""
         return self.process.status if self.process else None
 
 

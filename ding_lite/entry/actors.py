@@ -314,7 +314,6 @@ class ActorCollector(NoEnvironments):
     # Checkpoints.
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the counts; they are the same on all ranks."""
         return {"envstep": self.envstep, "episode_count": self.episode_count, "attributes": {}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -113,7 +113,6 @@ class Agent:
 
     @property
     def config(self) -> EasyDict:
-        """The run's compiled config."""
         return self._setup.cfg
 
     def act(self, obs: Any, deterministic: bool = True) -> Any:

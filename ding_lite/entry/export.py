@@ -44,7 +44,6 @@ class ActingModule(nn.Module):
         self._to_env = Convert(units)
 
     def forward(self, obs: Any) -> Any:
-        """Return the actions, a tensor or a dict of tensors."""
         return self._to_env(self._policy.act(obs, explore=False)["action"])
 
 
@@ -66,7 +65,6 @@ class Convert(nn.Module):
                 self.register_buffer(name, torch.as_tensor(numbers))
 
     def forward(self, action: Any) -> Any:
-        """Return the environment's actions."""
         if self.parts:
             return {key: part(action[key]) for key, part in self.parts.items()}
         units = self._units

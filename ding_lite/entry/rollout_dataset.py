@@ -56,7 +56,6 @@ class Place(NamedTuple):
 
     @property
     def path(self) -> tuple[int, int, int]:
-        """The path that seeds are derived from, see `derive_seeds`."""
         return self.rank, self.worker, self.iteration
 
 
@@ -133,7 +132,6 @@ class RolloutDataset(IterableDataset[Any]):
 
     @property
     def version(self) -> int:
-        """The number of times that parameters were published."""
         return self._published.version
 
     @property
@@ -331,7 +329,6 @@ class SharedModule:
 
     @property
     def version(self) -> int:
-        """The number of writes so far."""
         return int(self._version)
 
     def write(self, module: nn.Module) -> int:

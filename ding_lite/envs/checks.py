@@ -192,7 +192,6 @@ def _play(env: VectorEnv, name: str, limit: int | None) -> None:
 
 
 def _check_rows(env: VectorEnv, name: str, obs: Any) -> None:
-    """Check the shapes of a batch of observations."""
     expected = [np.shape(leaf) for leaf in tree_leaves(env.observation_space.sample())]
     found = [np.shape(leaf) for leaf in tree_leaves(obs)]
     if found != expected:

@@ -179,7 +179,6 @@ class EnvPoolEngine(VectorEnv):
         self._obs, self._info = obs, info
 
     def close_extras(self, **kwargs: Any) -> None:
-        """End the threads."""
         self._pool = None
 
 

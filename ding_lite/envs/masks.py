@@ -67,7 +67,6 @@ def allows_something(mask: Any, actions: gymnasium.Space[Any]) -> bool:
 
 
 def _options(actions: Discrete | MultiDiscrete | MultiBinary) -> list[int]:
-    """Return the number of options of each branch."""
     if isinstance(actions, Discrete):
         return [int(actions.n)]
     return actions.nvec.ravel().tolist() if isinstance(actions, MultiDiscrete) else [2] * int(np.prod(actions.shape))

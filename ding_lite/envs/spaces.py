@@ -89,7 +89,6 @@ class PolicyObservations(gymnasium.ObservationWrapper):
         return env if wrapped.observation_space is env.observation_space else wrapped
 
     def observation(self, observation: Any) -> Any:
-        """Return the converted observation."""
         return self._convert(observation)
 
 
@@ -215,7 +214,6 @@ class FrameStack(gymnasium.ObservationWrapper):
         return super().reset(seed=seed, options=options)
 
     def observation(self, observation: Any) -> Any:
-        """Return the stack that ends with this frame."""
         begins = self._stack is None
         self._stack = begin_stack(observation, self._depth) if begins else push_frame(self._stack, observation)
         return self._stack

@@ -252,7 +252,6 @@ class EnvServer:
         return self.env.observation_space, self.env.action_space, dict(self.env.metadata), self.env.render_mode
 
     def reset(self, seed: int | None, options: dict[str, Any] | None) -> dict[str, Any]:
-        """Start an episode and return its `info`."""
         obs, info = self.env.reset(seed=seed, options=options)
         write_row(self._observations, self._index, obs)
         return info

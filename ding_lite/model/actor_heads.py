@@ -13,8 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model.arguments import ActionShape, HybridShape, branch_options, check_choice, hybrid_sizes, single_size
-from ding_lite.model.mlp import MLP, Activation
+from ding_lite.model.mlp import MLP
 
+ACTION_SPACES = ("discrete", "multi_discrete", "continuous", "hybrid")
+SIGMA_TYPES = ("independent", "conditioned", "fixed")
+BOUND_TYPES = (None, "tanh")
 LOG_SIGMA_RANGE = (-20.0, 2.0)  # range for 'conditioned': keeps exp and its gradient finite
 
 
@@ -23,24 +26,20 @@ class GaussianHead(nn.Module):
 
     Args:
         sizes: number of features, sizes of the hidden layers, D.
-        activation: see `Activation`.
         sigma_type: 'independent': learned parameters that do not depend on the observation; 'conditioned': computed
             from the features, like mu; 'fixed': a constant.
         fixed_sigma_value: the constant.
         bound_type: 'tanh' keeps mu between -1 and 1; None: no bound.
-        norm_type: normalisation of the hidden layers, see `with_norm`.
-        residual: see `MLP`.
+        **layers: activation and normalisation, see `MLP`.
     """
 
     def __init__(
         self,
         sizes: Sequence[int],
-        activation: Activation = "relu",
         sigma_type: str = "independent",
         fixed_sigma_value: float = 0.3,
         bound_type: str | None = None,
-        norm_type: str | None = None,
-        residual: bool = False,
+        **layers: Any,
     ) -> None:
         super().__init__()
         self._sigma_type, self._fixed_sigma, self._bound = sigma_type, fixed_sigma_value, bound_type is not None
@@ -49,7 +48,7 @@ class GaussianHead(nn.Module):
             self.log_sigma_param = nn.Parameter(torch.zeros(1, size_out))
         # if conditioned, the last layer computes mu and log sigma in one product
         number = size_out * (2 if sigma_type == "conditioned" else 1)
-        self.mlp = MLP([*inner, number], activation, output=True, norm_type=norm_type, residual=residual)
+        self.mlp = MLP([*inner, number], output=True, **layers)
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:
         """Return `mu` and `sigma`, both `[B, D]`, for features `[B, sizes[0]]`."""
@@ -74,15 +73,6 @@ class HybridHead(nn.Module):
     def forward(self, x: Tensor) -> dict[str, Any]:
         """Return `action_type`, a logit `[B, A]`, and `action_args`, such as a dict of `mu` and `sigma` `[B, D]`."""
         return {"action_type": self.action_type(x), "action_args": self.action_args(x)}
-
-
-ACTION_SPACES = ("discrete", "multi_discrete", "continuous", "hybrid")
-
-
-SIGMA_TYPES = ("independent", "conditioned", "fixed")
-
-
-BOUND_TYPES = (None, "tanh")
 
 
 class BranchesHead(nn.Module):
@@ -111,11 +101,10 @@ def create_actor_head(
     inner: Sequence[int],
     action_shape: ActionShape | HybridShape,
     action_space: str,
-    activation: Activation = "relu",
     sigma_type: str = "independent",
     fixed_sigma_value: float = 0.3,
     bound_type: str | None = None,
-    norm_type: str | None = None,
+    **layers: Any,
 ) -> nn.Module:
     """Return the head for one kind of action.
 
@@ -125,28 +114,20 @@ def create_actor_head(
             'hybrid' a dict of A and D, under DI-engine's keys `action_type_shape` and `action_args_shape`.
         action_space: 'discrete', 'multi_discrete', 'continuous' or 'hybrid'. As in DI-engine, 'discrete' with a list of
             several numbers is 'multi_discrete'.
-        activation: see `Activation`.
-        sigma_type: see `GaussianHead`.
-        fixed_sigma_value: see `GaussianHead`.
-        bound_type: see `GaussianHead`.
-        norm_type: normalisation of the hidden layers, see `with_norm`.
+        sigma_type: see `GaussianHead` for this and the following.
+        fixed_sigma_value: a constant.
+        bound_type: 'tanh' or None.
+        **layers: activation and normalisation.
     """
     check_choice("action_space", action_space, ACTION_SPACES)
     check_choice("sigma_type", sigma_type, SIGMA_TYPES)
     check_choice("bound_type", bound_type, BOUND_TYPES)
 
     def discrete(size: int) -> nn.Module:
-        return MLP([*inner, size], activation, output=True, norm_type=norm_type)
+        return MLP([*inner, size], output=True, **layers)
 
     def continuous(size: int) -> nn.Module:
-        return GaussianHead(
-            [*inner, size],
-            activation,
-            sigma_type=sigma_type,
-            fixed_sigma_value=fixed_sigma_value,
-            bound_type=bound_type,
-            norm_type=norm_type,
-        )
+        return GaussianHead([*inner, size], sigma_type, fixed_sigma_value, bound_type, **layers)
 
     if action_space == "hybrid":
         num_types, num_args = hybrid_sizes(action_shape)

@@ -53,7 +53,10 @@ def create_encoder(
         return MLP([shape[0], *hidden_size_list], activation, norm_type=norm_type)
     if len(shape) == 3:
         return ConvEncoder(shape, hidden_size_list, activation, norm_type=norm_type)
-    raise no_encoder(obs_shape)
+    raise ConfigError(
+        f"policy.model.obs_shape must be a length or (channels, height, width), got {obs_shape}: flatten observations "
+        "with env.wrappers=['FlattenObservation'], or set policy.model.encoder to one of your own."
+    )
 
 
 def named_encoder(
@@ -73,9 +76,9 @@ def named_encoder(
 
     Args:
         encoder: a name; or a dict of `type`, the name, and options of the class.
-        obs_shape: see `create_encoder` for this and the next two.
-        hidden_size_list: sizes of the layers, in the order that the class determines.
-        activation: a key of `ACTIVATIONS`.
+        obs_shape: see `create_encoder` for this and the following.
+        hidden_size_list: in the order that the class determines.
+        activation: its name.
         norm_type: passed to a class that has this argument, unless it is one of the options.
     """
     options = {"type": encoder} if isinstance(encoder, str) else dict(encoder or {})
@@ -135,14 +138,6 @@ def _zeros(obs_shape: ObsShape) -> Any:
     if isinstance(obs_shape, Mapping):
         return {key: _zeros(part) for key, part in obs_shape.items()}
     return torch.zeros(1, *([obs_shape] if isinstance(obs_shape, int) else obs_shape))
-
-
-def no_encoder(obs_shape: ObsShape) -> ConfigError:
-    """Return the error for observations of a shape that no built-in encoder takes."""
-    return ConfigError(
-        f"policy.model.obs_shape must be a length or (channels, height, width), got {obs_shape}: flatten observations "
-        "with env.wrappers=['FlattenObservation'], or set policy.model.encoder to one of your own."
-    )
 
 
 class DictEncoder(nn.Module):

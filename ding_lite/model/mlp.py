@@ -14,8 +14,6 @@ from ding_lite.utils.key import activation_name
 from ding_lite.utils.registry import ConfigError
 
 Activation = str | nn.Module | type[nn.Module]  # a key of `ACTIVATIONS`, or torch's module of the same function
-
-
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
     "tanh": torch.tanh,
@@ -92,7 +90,6 @@ class MLP(nn.ModuleList):
         norm_type: str | None = None,
         residual: bool = False,
     ) -> None:
-        check_norm_type(norm_type)
         hidden = sizes[: len(sizes) - output]
         if residual:
             layers: list[nn.Module] = [linear(*hidden[:2]), *(PreNormBlock(size, activation) for size in hidden[2:])]

@@ -56,16 +56,13 @@ class GRU(nn.GRU):
     bias_hh_l0: nn.Parameter
 
     def whole(self, x_TBF: Tensor, h: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return the outputs `[T, B, H]` and the state after the last row."""
         y_TBH, state = self(x_TBF, h[None])
         return y_TBH, (state[0],)
 
     def project(self, x_TBF: Tensor) -> Tensor:
-        """Return what the rows contribute to the gates, `[T, B, G]`."""
         return functional.linear(x_TBF, self.weight_ih_l0, self.bias_ih_l0)
 
     def step(self, z_BG: Tensor, h: Tensor) -> tuple[Tensor, ...]:
-        """Return the state after one row."""
         own_BG = functional.linear(h, self.weight_hh_l0, self.bias_hh_l0)
         (r, z, n), (own_r, own_z, own_n) = z_BG.chunk(3, -1), own_BG.chunk(3, -1)
         new = torch.tanh(n + torch.sigmoid(r + own_r) * own_n)
@@ -86,11 +83,9 @@ class NormalizedLSTM(nn.Module):
         self.norm_x, self.norm_h = nn.LayerNorm(4 * hidden_size), nn.LayerNorm(4 * hidden_size)
 
     def project(self, x_TBF: Tensor) -> Tensor:
-        """Return what the rows contribute to the gates, `[T, B, G]`."""
         return self.norm_x(functional.linear(x_TBF, self.wx)) + self.bias
 
     def step(self, z_BG: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:
-        """Return the state after one row."""
         i, f, o, u = (z_BG + self.norm_h(functional.linear(h, self.wh))).chunk(4, -1)
         c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(u)
         return torch.sigmoid(o) * torch.tanh(c), c

@@ -54,11 +54,9 @@ class EpisodeState:
         self._state = tree_map(clear, self._state)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the states, for a checkpoint."""
         return {"state": self._state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that `state_dict` returned."""
         self._state = None if state["state"] is None else self._to_device(state["state"])
 
 

@@ -61,7 +61,6 @@ class Comparison:
     last: int
 
     def envs(self) -> list[str]:
-        """Return the environments."""
         return list(dict.fromkeys(row.group.env for row in self.rows))
 
 

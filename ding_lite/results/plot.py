@@ -257,7 +257,6 @@ class Curve:
 
     @property
     def count(self) -> int:
-        """Number of runs."""
         return len(self.each)
 
 

@@ -62,7 +62,6 @@ class Run:
 
     @property
     def seed(self) -> int | None:
-        """Seed of the run."""
         return self.config.get("seed")
 
     @property

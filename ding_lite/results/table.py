@@ -40,7 +40,6 @@ class Table:
         return self.grouped and row > 0 and self.rows[row][0] == self.rows[row - 1][0]
 
     def _shown(self) -> list[Sequence[str]]:
-        """Return the rows as a table shows them."""
         return [["", *row[1:]] if self.repeats(number) else row for number, row in enumerate(self.rows)]
 
     def text(self, width: int) -> str:
@@ -91,7 +90,6 @@ class Table:
         return rows
 
     def markdown(self) -> str:
-        """Return a table of GitHub's markdown."""
         rule = ["---:" if column in self.right else "---" for column in range(len(self.header))]
         lines = [[cell.replace("|", "\\|") for cell in row] for row in (self.header, rule, *self._shown())]
         return "\n".join(f"| {' | '.join(row)} |" for row in lines).replace(TIED, " ")

@@ -139,7 +139,6 @@ class RewardModel:
         return {"networks": [network.state_dict() for network in self.networks], **self._optimizers.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
         for network, own in zip(self.networks, state["networks"], strict=True):
             network.load_state_dict(own)
         self._optimizers.load_state_dict(state)
@@ -149,7 +148,6 @@ class RewardModel:
         return {"means": self._means.state_dict()}
 
     def load_local_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `local_state_dict` returned."""
         self._means.load_state_dict(state["means"])
 
     def _to_device(self, data: Any) -> Any:

@@ -68,7 +68,6 @@ class IntrinsicRewardModel(RewardModel):
         raise NotImplementedError
 
     def train(self, block: dict[str, Any]) -> dict[str, Tensor]:
-        """Learn from random batches of a block."""
         data = self._data(block)
         # The count makes the batches of a resumed run those of one that was never stopped.
         seed = int(self._bonus_stat.count) * get_world_size() + get_rank()
@@ -82,7 +81,6 @@ class IntrinsicRewardModel(RewardModel):
         return figures
 
     def relabel(self, block: dict[str, Any]) -> dict[str, Any]:
-        """Return the block with the bonus in its rewards."""
         cfg, reward_TN = self._cfg, block["reward"]
         bonus_TN = (self._bonus(self._data(block)) / self._bonus_stat.std).view(reward_TN.shape).to(reward_TN)
         if cfg.intrinsic_reward_type == "assign":
@@ -117,7 +115,6 @@ class RndRewardModel(IntrinsicRewardModel):
         self._optimizer = self._add_optimizer("predictor", self._predictor)
 
     def train(self, block: dict[str, Any]) -> dict[str, Tensor]:
-        """Learn from random batches of a block, and from its observations how to normalise."""
         self._normalizer.update({"obs": self._to_device(next_obs(block))})
         return super().train(block)
 

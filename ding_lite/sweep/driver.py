@@ -152,7 +152,6 @@ class Sweep:
 
     @property
     def _ends(self) -> bool:
-        """Whether no further trial is begun."""
         return bool(self._signalled()) or (self._failed >= MAX_FAILURES and not self._succeeded)
 
     def _advance(self, trial: Trial, steps: Steps) -> str:
@@ -286,7 +285,6 @@ class Sweep:
         return compile_config(self._pair, overrides=[*self._words, *to_words(values), *words])
 
     def _problem(self, first: Any) -> dict[str, Any]:
-        """Return what all processes of the sweep must agree on."""
         own = ("exp_name", "seed", "notes", *self._space)
         config = {key: value for key, value in dotted_items(first) if key not in own and not key.startswith("tracker.")}
         digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()

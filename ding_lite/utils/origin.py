@@ -73,7 +73,6 @@ def _read_git() -> tuple[str | None, int | None]:
 
 
 def _read_processor() -> str:
-    """Return the name of the processor."""
     with suppress(OSError):
         names = re.findall(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
         if names:

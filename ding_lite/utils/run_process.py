@@ -54,7 +54,6 @@ class RunProcess:
         self._process.send_signal(signum)
 
     def wait(self) -> None:
-        """Wait for its end."""
         self._process.wait()
 
     def last_line(self) -> str:

@@ -125,7 +125,6 @@ class SubmittedRun:
 
     @property
     def status(self) -> int | None:
-        """Exit status, None before its end."""
         saves = os.path.isdir(self._directory) and is_active(self._directory)  # if it was cancelled
         if self._end is None and self._job.done(force_check=bool(self._signum)) and not saves:
             self._end = (128 + self._signum, "") if self._signum else self._read_end()
@@ -149,12 +148,10 @@ class SubmittedRun:
                 self._job.cancel(check=False)
 
     def wait(self) -> None:
-        """Wait for its end."""
         while self.status is None:
             time.sleep(PERIOD)
 
     def last_line(self) -> str:
-        """Return the last line that it printed, or else its exit status."""
         return (self._end and self._end[1]) or f"exit status {self.status}"
 
     def close(self) -> None:

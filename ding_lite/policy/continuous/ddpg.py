@@ -139,7 +139,6 @@ class DDPGPolicy(Policy):
         return error_B
 
     def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return L_actor."""
         action_BD = self._run(self._model.actor, batch["obs"])
         return -self._run_frozen(self._model.critic, batch["obs"], action=action_BD)[0].mean(), {}
 

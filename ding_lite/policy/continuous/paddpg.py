@@ -63,7 +63,6 @@ class PADDPGPolicy(DDPGPolicy):
         return {"action_type": action["action_type"].argmax(-1), "action_args": args_BD}
 
     def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return L_actor."""
         action = self._run(self._model.actor, batch["obs"])
         action["action_type"] = action["action_type"].softmax(-1)
         return -self._run_frozen(self._model.critic, batch["obs"], action=action)[0].mean(), {}

@@ -235,7 +235,6 @@ def _is_of_this_run(path: str, record: dict[str, Any]) -> bool:
 
 
 def _read_text(path: str) -> str:
-    """Return the content of a file; empty if it cannot be read."""
     with suppress(OSError), open(path, encoding="utf-8") as file:
         return file.read()
     return ""

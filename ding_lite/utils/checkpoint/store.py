@@ -170,7 +170,6 @@ class CheckpointStore:
         self._names = self._names[-self._keep :]
 
     def _remove(self, names: list[str]) -> None:
-        """Remove this rank's files of these checkpoints."""
         for name in names:
             if get_rank() == 0:
                 _unlink(self._path(name))

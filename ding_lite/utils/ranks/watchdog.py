@@ -223,7 +223,6 @@ class Watchdog(HangWatch):
         self._cause, self._found = "", threading.Event()
 
     def start(self) -> None:
-        """Start the thread; every rank of the group must call this."""
         self._connect()
         super().start()
 

@@ -132,7 +132,6 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         return self._rows() if self._start is None else len(self._start)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        """Return one transition."""
         return tree_map(lambda leaf: leaf[0], self.gather(torch.tensor([index])))
 
     def __getitems__(self, indices: Sequence[int] | Tensor) -> dict[str, Any]:
@@ -363,7 +362,6 @@ def _find(file: Columns, name: str) -> str:
 
 
 def _nest(file: Columns, found: str) -> Any:
-    """Return a column's array, or nested dicts of them."""
     if found in file.names:
         return file.read(found)
     nested: dict[str, Any] = {}

@@ -86,7 +86,6 @@ class Chunks(Dataset[Any]):
         self._epoch, self._order = -1, torch.empty(0)
 
     def __getitem__(self, task: Task) -> Task:
-        """Gather a chunk into its slot."""
         if task.epoch != self._epoch:
             self._epoch, self._order = task.epoch, self._sampler.order(task.epoch)
         number = task.stop - task.start
@@ -233,7 +232,6 @@ class OfflineLoader:
             self._closing.fill_(0)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state on which all later batches depend."""
         return {"epoch": self.epoch, "position": self.position, **self._layout()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
