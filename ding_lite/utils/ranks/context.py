@@ -32,7 +32,7 @@ from ding_lite.utils.ranks.machine_group import leave_machine_group, watch_machi
 from ding_lite.utils.ranks.meeting import Meeting, find_meeting_place, is_loopback, loopback_interface, meet, show_place
 from ding_lite.utils.ranks.peers import check_versions, choose_backend
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
-from ding_lite.utils.ranks.watchdog import LAST_WORD, HangWatch, Watchdog, first_reports
+from ding_lite.utils.ranks.watchdog import LAST_WORD, Watchdog, first_reports
 from ding_lite.utils.registry import UserError
 
 EXIT_GRACE = 5.0  # seconds that a failed rank gets to clean up before it is ended
@@ -77,7 +77,7 @@ class DDPContext:
         self.timeout = read_seconds("DING_LITE_TIMEOUT", "600", timeout)
         self._dead_timeout = read_seconds("DING_LITE_DEAD_TIMEOUT", "15")
         self._owner, self._report = False, report
-        self._watchdog: HangWatch | None = None
+        self._watchdog: Watchdog | None = None
         self._variables = ExitStack()  # sets environment variables for torch
 
     def __enter__(self) -> DDPContext:
@@ -141,11 +141,8 @@ class DDPContext:
     def _watch(self, meeting: Meeting | None) -> None:
         """Start the watchdog; inside another context, the outer one's watchdog is used."""
         if not DDPContext._watched:
-            self._watchdog = HangWatch(self.timeout)
-            watch_machine_group(self.timeout)
-            if meeting:
-                self._watchdog = Watchdog(self.timeout, self._dead_timeout, meeting)
-                watch_machine_group(self.timeout, self._watchdog.lost_others)
+            self._watchdog = Watchdog(self.timeout, self._dead_timeout, meeting)
+            watch_machine_group(self.timeout, self._watchdog.lost_others if meeting else None)
             self._watchdog.start()
             DDPContext._watched = True
 

@@ -75,15 +75,20 @@ def _bounded(call: Callable[[], None], seconds: float) -> None:
             return
 
 
-class HangWatch:
+class Watchdog:
     """The thread that ends this process if its main thread makes no progress outside a wait for others for `timeout`.
 
     A call of `heartbeat` is progress, and so are the end of a wait for other ranks, and reading or writing a file: a
-    large checkpoint may take long.
+    large checkpoint may take long. With a `meeting`, it also detects the loss of other ranks.
+
+    Args:
+        timeout: seconds without progress that are a hang.
+        dead_timeout: seconds without a report after which a machine counts as dead.
+        meeting: in which the ranks have met, with the keys of `first_reports`; None: this process is watched alone.
     """
 
-    def __init__(self, timeout: float) -> None:
-        self._timeout = timeout
+    def __init__(self, timeout: float, dead_timeout: float, meeting: Meeting | None) -> None:
+        self._timeout, self._meeting = timeout, meeting
         self._clock = 0.0  # seconds that this process ran
         self._progressed = 0.0  # value of the clock at the last progress
         self._moved = 0.0  # value of the clock when the main thread last made progress, waited, or was not watched
@@ -92,11 +97,37 @@ class HangWatch:
         self._leaving, self._stop = threading.Event(), threading.Event()
         self._main, self._io = threading.get_ident(), Path(f"/proc/self/task/{threading.get_native_id()}/io")
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+        self._store: dist.Store | None = None
+        self._reached = 0.0  # value of the clock when this rank last reached the store
+        self._number, self._left = 1, ""
+        self._published = NO_CAUSE  # the cause that any rank has published
+        self._cause, self._found = "", threading.Event()
+        if meeting is not None:
+            self._key, self._peers, self._keeper = meeting.key, meeting.peers, meeting.keeper
+            self._rank, self._size = meeting.launch.rank, meeting.launch.world_size
+            self._hosts_store, self._place = self._keeper.rank == self._rank, show_place(meeting.launch)
+            self._silence = max(dead_timeout / 2, dead_timeout - EXIT_DELAY - 2 * INTERVAL)
+            self._beats, self._heard = [FIRST_BEAT] * self._size, [0.0] * self._size
 
     def start(self) -> None:
         """Start the thread; every rank of the group must call this."""
+        if self._meeting is not None:
+            self._connect()
         heartbeat("")
         self._thread.start()
+
+    def _connect(self) -> dist.Store:
+        if self._store is None:
+            assert self._meeting is not None
+            timeout = 2 * self._silence  # `_bounded` comes first, and prints nothing
+            self._store = self._meeting.connect(timeout)
+        return self._store
+
+    def _tell(self, store: dist.Store) -> None:
+        self._number += 1
+        stalled = round(self._clock - self._progressed)
+        beat = Beat(self._number, progress.stage, stalled, waiting().depth > 0, self._left, progress.asked[0])
+        store.set(f"{self._key}/{self._rank}", json.dumps(beat))
 
     # The thread.
 
@@ -154,94 +185,7 @@ class HangWatch:
 
     def _others_are_lost(self) -> bool:
         """Check the other ranks; return True if one is lost and this process ends."""
-        return False
-
-    def _tell_end(self, what: str) -> None:
-        """Record why this process ends."""
-        record_cause(what)
-
-    def _say(self, text: str) -> None:
-        os.write(2, f"{text.rstrip()}\n".encode())
-
-    # What the main thread calls when it leaves.
-
-    def lost_others(self) -> bool:
-        """Return whether another rank is known to be lost."""
-        return False
-
-    def explain(self) -> str:
-        """Return why a collective failed; empty if the other ranks are fine.
-
-        This takes at most `CAUSE_SEARCH_TIMEOUT` + `EXIT_DELAY`.
-        """
-        return ""
-
-    def first_mistake(self, mistake: str) -> str:
-        """Return the mistake that ends rank 0, so that a mistake of all ranks is printed once.
-
-        It is empty if rank 0 has reported none within `LAST_WORD`.
-        """
-        return ""
-
-    def stop(self, status: int = 0, cause: str = "", alike: bool = False) -> None:
-        """End the thread. With several ranks, also report how this rank leaves, and why if it failed.
-
-        A rank whose end would disturb the others, because the store ends with it or the launcher then ends them, waits
-        up to `LAST_WORD` for them to leave.
-
-        Args:
-            status: exit status of this process.
-            cause: one line, if it failed.
-            alike: the other ranks probably fail in the same way.
-        """
-        self._leaving.set()
-        self._stop.set()
-        self._thread.join(LAST_WORD)
-        heartbeat("")
-
-
-class Watchdog(HangWatch):
-    """The thread of one rank of several. It detects hangs of its own main thread and the loss of other ranks.
-
-    Args:
-        timeout: seconds without progress that are a hang.
-        dead_timeout: seconds without a report after which a machine counts as dead.
-        meeting: in which the ranks have met, with the keys of `first_reports`.
-    """
-
-    def __init__(self, timeout: float, dead_timeout: float, meeting: Meeting) -> None:
-        super().__init__(timeout)
-        self._meeting, self._key, self._peers, self._keeper = meeting, meeting.key, meeting.peers, meeting.keeper
-        self._rank, self._size = meeting.launch.rank, meeting.launch.world_size
-        self._hosts_store = self._keeper.rank == self._rank
-        self._silence = max(dead_timeout / 2, dead_timeout - EXIT_DELAY - 2 * INTERVAL)
-        self._store: dist.Store | None = None
-        self._beats, self._heard = [FIRST_BEAT] * self._size, [0.0] * self._size
-        self._reached = 0.0  # value of the clock when this rank last reached the store
-        self._number, self._left = 1, ""
-        self._published = NO_CAUSE  # the cause that any rank has published
-        self._cause, self._found = "", threading.Event()
-
-    def start(self) -> None:
-        self._connect()
-        super().start()
-
-    def _connect(self) -> dist.Store:
-        if self._store is None:
-            timeout = 2 * self._silence  # `_bounded` comes first, and prints nothing
-            self._store = self._meeting.connect(timeout)
-        return self._store
-
-    def _tell(self, store: dist.Store) -> None:
-        self._number += 1
-        stalled = round(self._clock - self._progressed)
-        beat = Beat(self._number, progress.stage, stalled, waiting().depth > 0, self._left, progress.asked[0])
-        store.set(f"{self._key}/{self._rank}", json.dumps(beat))
-
-    # The thread.
-
-    def _others_are_lost(self) -> bool:
-        cause = self._look() or self._waits_in_vain()
+        cause = self._meeting is not None and (self._look() or self._waits_in_vain())
         if not cause or self._stop.is_set():
             return False
         self._end_lost(cause)
@@ -263,6 +207,10 @@ class Watchdog(HangWatch):
         return f"it waited {self._timeout:g} s for {for_whom}. Expected longer? Set DING_LITE_TIMEOUT"
 
     def _tell_end(self, what: str) -> None:
+        """Record why this process ends."""
+        if self._meeting is None:
+            record_cause(what)
+            return
         cause = f"{self._peers[self._rank]}: {what}"
         record_cause(cause)
         _bounded(lambda: self._publish(cause), NOTICE)
@@ -270,7 +218,8 @@ class Watchdog(HangWatch):
             time.sleep(NOTICE)  # let the others read it
 
     def _say(self, text: str) -> None:
-        os.write(2, "".join(f"[rank {self._rank}] {line}\n" for line in text.splitlines()).encode())
+        rank = "" if self._meeting is None else f"[rank {self._rank}] "
+        os.write(2, "".join(f"{rank}{line}\n" for line in text.splitlines()).encode())
 
     def _look(self) -> str:
         """Publish a report, and return what is wrong with other ranks or the store, if anything."""
@@ -348,7 +297,7 @@ class Watchdog(HangWatch):
         """Return why the process that keeps the store is lost, if it is; the store cannot be reached."""
         keeper = self._keeper
         if not self._near(keeper) or not keeper.state:
-            return f"{keeper}, which keeps the store at {show_place(self._meeting.launch)}, is dead or cut off: {error}"
+            return f"{keeper}, which keeps the store at {self._place}, is dead or cut off: {error}"
         # It is stopped, which ends a rank in the end but not the launcher, or was too busy to answer in time.
         if keeper.rank < 0 or self._clock - self._reached < self._timeout:
             return ""
@@ -376,9 +325,14 @@ class Watchdog(HangWatch):
     # What the main thread calls when it leaves.
 
     def lost_others(self) -> bool:
+        """Return whether another rank is known to be lost."""
         return self._found.is_set()
 
     def explain(self) -> str:
+        """Return why a collective of several ranks failed; empty if the other ranks are fine.
+
+        This takes at most `CAUSE_SEARCH_TIMEOUT` + `EXIT_DELAY`.
+        """
         self._leaving.set()
         if not self._found.wait(CAUSE_SEARCH_TIMEOUT):
             return ""
@@ -386,6 +340,10 @@ class Watchdog(HangWatch):
         return self._cause
 
     def first_mistake(self, mistake: str) -> str:
+        """Return the mistake that ends rank 0, so that a mistake of all ranks is printed once.
+
+        It is empty if rank 0 has reported none within `LAST_WORD`.
+        """
         if self._store is None:
             return ""
         key, found = f"{self._key}/mistake", list[str]()
@@ -404,7 +362,20 @@ class Watchdog(HangWatch):
         return "".join(found)
 
     def stop(self, status: int = 0, cause: str = "", alike: bool = False) -> None:
-        super().stop(status, cause, alike)
+        """End the thread. With several ranks, also report how this rank leaves, and why if it failed.
+
+        A rank whose end would disturb the others, because the store ends with it or the launcher then ends them, waits
+        up to `LAST_WORD` for them to leave.
+
+        Args:
+            status: exit status of this process.
+            cause: one line, if it failed.
+            alike: the other ranks probably fail in the same way.
+        """
+        self._leaving.set()
+        self._stop.set()
+        self._thread.join(LAST_WORD)
+        heartbeat("")
         if self._store is not None and not self._cause and not self._thread.is_alive():
             _bounded(lambda: self._take_leave(status, cause, alike), LAST_WORD + NOTICE)
 
