@@ -134,9 +134,10 @@ class Policy:
         self._schedules.set_numbers()
         share = cfg.eval.average
         self._average = WeightAverage(self._model, share) if share and "learn" in enable_field else None
-        self._exploring = explore(self._model)
+        noisy = explore(self._model)
+        self._exploring: AbstractContextManager[None] = noisy if noisy.layers else nullcontext()
         # Noisy layers draw noise only while the policy explores, which a graph would not notice.
-        captures = on_gpu and cfg.cuda_graph == "auto" and not self._exploring.layers
+        captures = on_gpu and cfg.cuda_graph == "auto" and not noisy.layers
         self._graphs = CudaGraphs() if captures else None
 
     def _create_model(self) -> nn.Module:
@@ -221,7 +222,7 @@ class Policy:
         Batches of what was just collected are normalised already, see `to_samples`.
         """
         if self.learns_from != "collect":
-            batch = self._prepare(self.normalizer.normalize(batch))
+            batch = self._prepare(self.normalizer.normalize(batch) if self.normalizer.active else batch)
         networks.set_training(self._modules, True)
         noise = batch.get("noise") or self._draw_noise(batch)
         return {**batch, "noise": noise} if noise else batch
@@ -245,7 +246,8 @@ class Policy:
             explore: act as in a collect; False: choose the best actions.
             **kwargs: what `begin_collect` returned.
         """
-        obs = self.normalizer.normalize_obs(obs)
+        if self.normalizer.active:
+            obs = self.normalizer.normalize_obs(obs)
         networks.set_training(self._modules, False)
         if not explore:
             return self._forward_eval(obs)
@@ -262,9 +264,9 @@ class Policy:
         Samples that are learned from immediately are normalised here, as they were when the policy acted. Those of
         replay are normalised when they are learned from.
         """
-        if self.learns_from == "collect":
+        if self.normalizer.active and self.learns_from == "collect":
             block = self.normalizer.observe(block)
-        else:
+        elif self.normalizer.active:
             self.normalizer.update(block)
         return self._get_train_sample(block)
 

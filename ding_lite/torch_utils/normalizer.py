@@ -60,6 +60,7 @@ class Normalizer(nn.Module):
     Attributes:
         obs: the statistics of the features; None if observations stay unchanged.
         returns: the statistics of R; None if rewards stay unchanged.
+        active: whether anything is normalised.
     """
 
     def __init__(
@@ -77,12 +78,8 @@ class Normalizer(nn.Module):
         self.obs = RunningMeanStd((size,)) if size else None
         self._discount, self._reward_clip = reward_discount or 0.0, math.inf if reward_clip is None else reward_clip
         self.returns = RunningMeanStd() if reward_discount is not None else None
+        self.active = self.obs is not None or self.returns is not None
         self._running: dict[str, Tensor] = {}  # R `[N]` of this rank's running episodes, by the actor that plays them
-
-    @property
-    def active(self) -> bool:
-        """Whether anything is normalised."""
-        return self.obs is not None or self.returns is not None
 
     # Normalising.
 
@@ -110,7 +107,7 @@ class Normalizer(nn.Module):
 
     def normalize(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return a batch or a block with normalised observations and rewards; the given one is not changed."""
-        return self._with_rewards(self._with_obs(batch)) if self.active else batch
+        return self._with_rewards(self._with_obs(batch))
 
     def _with_obs(self, batch: dict[str, Any]) -> dict[str, Any]:
         return batch | {key: self.normalize_obs(batch[key]) for key in OBS_KEYS if key in batch}
