@@ -20,9 +20,8 @@ import numpy as np
 import torch
 
 from ding_lite.config.division import share
-from ding_lite.envs.seeded_env import derive_seeds
 from ding_lite.utils.checkpoint.file import CheckpointError
-from ding_lite.utils.seed import random_state, set_seed
+from ding_lite.utils.seed import derive_seeds, random_state, set_seed
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker.replay.state import deal_replay_states
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from ding_lite.envs.episode_monitor import EpisodeMonitor as EpisodeMonitor
     from ding_lite.envs.keys import ENV_DEFAULTS as ENV_DEFAULTS
     from ding_lite.envs.returned import EnvError as EnvError
-    from ding_lite.envs.seeded_env import derive_seeds as derive_seeds
     from ding_lite.envs.spaces import EnvSpec as EnvSpec
     from ding_lite.envs.vector_env import check_env as check_env
     from ding_lite.envs.vector_env import create_vector_env as create_vector_env
+    from ding_lite.utils.seed import derive_seeds as derive_seeds
 else:
     __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -31,9 +31,9 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from ding_lite.envs.checks import check_lives
-from ding_lite.envs.seeded_env import derive_seeds
 from ding_lite.envs.spaces import EnvSpec, begin_stack, observation_side, push_frame, stack_depth, stack_space
 from ding_lite.utils.registry import ConfigError, closest, load_extra
+from ding_lite.utils.seed import derive_seeds
 from ding_lite.utils.tree import tree_leaves, tree_map
 
 ENDLESS = np.iinfo(np.int32).max  # a time limit that no episode reaches; envpool's of tasks that have none

@@ -6,18 +6,21 @@ I keys of `info`.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Discrete, MultiDiscrete
 from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
 
 from ding_lite.envs.actions import ActionUnits
-from ding_lite.envs.returned import EnvError, check_finite, fit
-from ding_lite.envs.seeded_env import derive_seeds
+from ding_lite.envs.returned import EnvError, check_finite, fit, plain_array
 from ding_lite.envs.wrappers import TRUE_REWARD
 from ding_lite.utils.registry import UserError
+from ding_lite.utils.seed import derive_seeds
 from ding_lite.utils.tree import tree_map
 
 # Keys of `info` that mean something here. Those of the same names that an environment sets are dropped.
@@ -66,13 +69,14 @@ class EpisodeMonitor(VectorWrapper):
     ) -> None:
         super().__init__(env)
         self._units = ActionUnits(env.single_action_space, act_scale)
+        same = self._units.same and isinstance(env.single_action_space, Discrete | MultiDiscrete)
+        self._index_type = env.single_action_space.dtype if same else None  # of numbers that need no conversion
         self.single_action_space = self._units.space
         if self.single_action_space is not env.single_action_space:
             self.action_space = batch_space(self.single_action_space, env.num_envs)
         self.frame_stack, self.info_keys = frame_stack, info_keys
         self._restarts = restarts
-        self._name = f"Environment '{name}'"
-        self._stepped, self._rewarded = f"{self._name}: step returned obs", f"{self._name}: step returned rewards"
+        self._name, self._plain = f"Environment '{name}'", plain_array(env.single_observation_space)
         self._clip_rewards = clip_rewards
         self._episodic_life, self._episodic_reward = episodic_life, episodic_reward
         self._limit_N = np.resize(limits, env.num_envs) if limits else None
@@ -80,6 +84,11 @@ class EpisodeMonitor(VectorWrapper):
         self._return_N = np.zeros(env.num_envs, np.float64)
         self._length_N = np.zeros(env.num_envs, np.int64)
         self._lives_N = np.zeros(env.num_envs, np.int64)
+        # what `RestorableVectorEnv` saves
+        self._journal: deque[Any] | None = None  # the actions `[N, ...]` of the steps since the longest episode began
+        self._obs: Any = None
+        self._episode_N = np.full(env.num_envs, -1, np.int64)
+        self._clock = 0  # steps of this process
 
     def reset(
         self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
@@ -100,15 +109,21 @@ class EpisodeMonitor(VectorWrapper):
         self._length_N[mask_N] = 0
         if self._episodic_life:
             self._lives_N[mask_N] = info["lives"][mask_N]
-        return fit(obs, self.single_observation_space, f"{self._name}: reset returned obs", (self.num_envs,)), info
+        self._obs = self._fit(obs, "reset returned obs", self.num_envs)
+        return self._obs, info
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Take one step in every environment; see the contract in `vector_env`."""
-        obs, reward_N, terminated_N, truncated_N, raw_info = self.env.step(self._units.to_env(actions))
-        obs = fit(obs, self.single_observation_space, self._stepped, (self.num_envs,))
+        if self._journal is not None:
+            self._journal.append(tree_map(np.array, actions))
+        self._clock += 1
+        actions = self._units.to_env(actions) if self._index_type is None else actions.astype(self._index_type)
+        obs, reward_N, terminated_N, truncated_N, raw_info = self.env.step(actions)
+        obs = self._fit(obs, "step returned obs", self.num_envs)
         info = {key: value for key, value in raw_info.items() if key not in OWN_KEYS}
         self._return_N += raw_info.get(TRUE_REWARD, reward_N)  # only `env.wrappers` make a difference
-        check_finite(self._return_N, self._rewarded)  # wrappers and signs may hide that a reward is infinite
+        if not is_finite(self._return_N):  # wrappers and signs may hide that a reward is infinite
+            check_finite(self._return_N, f"{self._name}: step returned rewards")
         self._length_N += 1
         info["episode_return"], info["episode_length"] = self._return_N.copy(), self._length_N.copy()
         ended_N = terminated_N | truncated_N
@@ -119,6 +134,9 @@ class EpisodeMonitor(VectorWrapper):
                 info["episode_info"] = self._read_numbers(raw_info.get("final_info", {}), index_K)
             self._return_N[ended_N] = 0
             self._length_N[ended_N] = 0
+            self._episode_N += ended_N
+            if self._journal is not None:
+                self._trim(self._journal)
         if self._episodic_life or self._episodic_reward:
             part_N = (reward_N != 0) & self._episodic_reward
             if self._episodic_life:
@@ -126,12 +144,31 @@ class EpisodeMonitor(VectorWrapper):
                 self._lives_N = info["lives"].copy()
             info["part_ended"] = part_N & ~ended_N  # after a game's end, `lives` is the next game's
         reward_N = (np.sign(reward_N) if self._clip_rewards else reward_N).astype(np.float32)
-        check_finite(reward_N, self._rewarded)  # also true of values that float32 cannot hold
+        if not is_finite(reward_N):  # also true of values that float32 cannot hold
+            check_finite(reward_N, f"{self._name}: step returned rewards")
         if self._limit_N is not None:
             late_N = (self._limit_N > 0) & (info["episode_length"] >= self._limit_N) & ~ended_N
             if np.count_nonzero(late_N):
                 obs, truncated_N = self._truncate(late_N, ended_N, obs, info), truncated_N | late_N
+                self._episode_N += late_N
+        self._obs = obs
         return obs, reward_N, terminated_N, truncated_N, info
+
+    def _trim(self, journal: deque[Any]) -> None:
+        """Remove actions that are older than every running episode; the newest ones stay, as they show the form."""
+        longest = max(int(self._length_N.max()), 1)
+        while len(journal) > longest:
+            journal.popleft()
+
+    def _fit(self, obs: Any, what: str, number: int) -> Any:
+        """Return a number of observations in the type of their space, see `fit`; those that fit only get a quick look.
+
+        `what` names them in messages.
+        """
+        plain = type(obs) is np.ndarray and (obs.dtype, obs.shape[1:]) == self._plain and obs.shape[:1] == (number,)
+        if plain and (obs.dtype.kind != "f" or is_finite(obs)):
+            return obs
+        return fit(obs, self.single_observation_space, f"{self._name}: {what}", (number,))
 
     def _truncate(self, late_N: np.ndarray, ended_N: np.ndarray, obs: Any, info: dict[str, Any]) -> Any:
         """Add the end of episodes that have reached their limit to `info`; return the observations of the next ones.
@@ -160,7 +197,7 @@ class EpisodeMonitor(VectorWrapper):
         An engine that cannot restart some of its environments plays on; only the totals start anew.
         """
         if self._restarts:
-            return self.reset(options={"reset_mask": which_N})[0]
+            return EpisodeMonitor.reset(self, options={"reset_mask": which_N})[0]
         self._return_N[which_N] = 0
         self._length_N[which_N] = 0
         return obs
@@ -203,4 +240,10 @@ class EpisodeMonitor(VectorWrapper):
         space, rows = self.single_observation_space, final_obs[index_K]
         if final_obs.dtype == object:
             rows = concatenate(space, rows, create_empty_array(space, n=len(rows), fn=np.empty))  # type: ignore[arg-type]
-        return fit(rows, space, f"{self._stepped}, the last ones of episodes,", (len(index_K),))
+        return self._fit(rows, "step returned obs, the last ones of episodes,", len(index_K))
+
+
+def is_finite(numbers: np.ndarray) -> bool:
+    """Return whether all floats of an array are finite, or False if the sum of their squares is too large to tell."""
+    flat = numbers if numbers.ndim == 1 else numbers.ravel("K")
+    return isfinite(flat.dot(flat))

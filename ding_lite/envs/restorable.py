@@ -2,92 +2,46 @@
 
 An episode is a function of its seed, its number and its actions, see `seeded_env`, and of the attributes that
 `set_attr` has set. These are saved, and replaying the actions restores any environment; no simulator has to save its
-state. The engines and the monitor are not involved.
+state. The engines are not involved.
 Shapes: N environments, T steps of an episode.
 """
 
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import VectorWrapper
+from gymnasium.vector import VectorEnv
 
 from ding_lite.envs.episode_monitor import EpisodeMonitor
-from ding_lite.envs.seeded_env import derive_seeds, episode_seed
-from ding_lite.utils.tree import lengthen, tree_leaves, tree_map
+from ding_lite.utils.seed import derive_seeds, episode_seed
+from ding_lite.utils.tree import tree_leaves, tree_map
 
-JOURNAL_LIMIT = 32_768  # env steps: Atari's limit of half an hour is 27,000. 2 MB for 8 discrete actions a step
-
-
-class ActionJournal:
-    """Records the newest actions `[T, N, ...]`, or dicts of these, in a ring that fits the longest running episode."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit, self.capacity = limit, min(256, limit)
-        self._rows: Any = None
-        self._count = 0  # rows written
-        self._room = self.capacity  # rows that can be written before one that is still needed is overwritten
-
-    def append(self, actions: Any, length_N: np.ndarray) -> None:
-        """Write one row.
-
-        Args:
-            actions: the actions `[N, ...]` of a step.
-            length_N: steps that each environment's running episode had before, `[N]`.
-        """
-        if self._rows is None:
-            self._rows = tree_map(lambda leaf: np.empty((self.capacity, *leaf.shape), leaf.dtype), actions)
-        if self._room == 0:
-            self._make_room(int(length_N.max()))
-        place = self._count % self.capacity
-        tree_map(lambda rows, leaf: rows.__setitem__(place, leaf), self._rows, actions)
-        self._count += 1
-        self._room -= 1
-
-    def _make_room(self, longest: int) -> None:
-        if longest >= self.capacity < self._limit:
-            index = np.arange(self._count - self.capacity, self._count) % self.capacity
-            self.capacity = min(2 * self.capacity, self._limit)
-            self._rows = tree_map(lambda rows: lengthen(rows[index], self.capacity), self._rows)
-            self._count = len(index)
-        self._room = max(self.capacity - longest, 1)
-
-    def read(self, n: int, length: int) -> Any:
-        """Return the newest `length` actions of environment `n`, or no actions if the journal holds fewer."""
-        if self._rows is None:
-            return np.empty(0, np.int64)
-        if length > min(self._count, self.capacity):
-            length = 0
-        index = np.arange(self._count - length, self._count) % self.capacity
-        return tree_map(lambda rows: rows[index, n], self._rows)
+JOURNAL_LIMIT = 32_768  # env steps: Atari's limit of half an hour is 27,000. 6 MB for 8 discrete actions a step
 
 
-class RestorableVectorEnv(VectorWrapper):
+class RestorableVectorEnv(EpisodeMonitor):
     """Records the seeds, numbers and actions of the running episodes, and replays them when a state is loaded.
 
     Args:
-        env: the monitored environments. Episodes can be restored only if they are started as `SeededEnv` starts them.
+        env: the vector environment. Episodes can be restored only if they are started as `SeededEnv` starts them.
         seed: seed for a first `reset()` without a seed; each environment's seed is derived from it.
         counts_episodes: whether the engine accepts `options["episode"]`. If not, environments get new seeds whenever
             all are reset, and start new episodes when a state is loaded.
+        options: further arguments of `EpisodeMonitor`.
     """
 
-    def __init__(self, env: EpisodeMonitor, seed: int, counts_episodes: bool = True) -> None:
-        super().__init__(env)
-        self.frame_stack, self.info_keys = env.frame_stack, env.info_keys
-        self._set_attr, self._counts_episodes = env.set_attr, counts_episodes
-        self._journal = ActionJournal(JOURNAL_LIMIT)
-        self._obs: Any = None
+    def __init__(self, env: VectorEnv, seed: int, *, counts_episodes: bool = True, **options: Any) -> None:
+        super().__init__(env, seed, **options)
+        self._counts_episodes = counts_episodes
+        self._journal = deque(maxlen=JOURNAL_LIMIT)
         self._seed_N = np.array(derive_seeds(seed, n=env.num_envs))
-        self._episode_N = np.full(env.num_envs, -1, np.int64)
-        self._length_N = np.zeros(env.num_envs, np.int64)
         self._attributes: dict[str, Any] = {}  # set before all running episodes began
         self._changes: list[tuple[int, str, Any]] = []  # set since then: the value of `_clock`, name, values
-        self._clock = 0  # steps of this process
 
     def reset(
         self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
@@ -102,26 +56,23 @@ class RestorableVectorEnv(VectorWrapper):
         if seed is not None:
             seed = derive_seeds(int(seed), n=self.num_envs) if isinstance(seed, int | np.integer) else seed
             self._seed_N, self._episode_N = np.array(seed), np.full(self.num_envs, -1, np.int64)
-        self._length_N[:] = -1  # no running episode began before the changes
-        self._settle()
+        self._settle(self._clock + 1)  # no running episode began before the changes
         return self._start_next(np.full(self.num_envs, True), options)
 
     def set_attr(self, name: str, values: Any) -> None:
         """Set an attribute of the environments now, see `EpisodeMonitor.set_attr`."""
-        self._set_attr(name, values)
-        self._settle()
+        super().set_attr(name, values)
+        self._settle(self._clock - int(self._length_N.max()))
         self._changes.append((self._clock, name, values))
 
-    def _settle(self) -> None:
-        """Move changes that are older than every running episode to `_attributes`."""
-        begin = self._clock - int(self._length_N.max())
+    def _settle(self, begin: int) -> None:
+        """Move changes that are older than `begin`, the start of the longest running episode, to `_attributes`."""
         self._attributes |= {name: values for clock, name, values in self._changes if clock < begin}
         self._changes = [change for change in self._changes if change[0] >= begin]
 
     def _start_next(self, mask_N: np.ndarray, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start the next episode where `mask_N` is True; return the observations of all environments."""
         self._episode_N = self._episode_N + mask_N
-        self._length_N = np.where(mask_N, 0, self._length_N)
         return self._start(mask_N, options)
 
     def _start(self, mask_N: np.ndarray, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -133,18 +84,7 @@ class RestorableVectorEnv(VectorWrapper):
             seeds = [episode_seed(*pair) for pair in zip(seeds, self._episode_N.tolist(), strict=True)]
         if not mask_N.all():
             options["reset_mask"] = mask_N
-        self._obs, info = self.env.reset(seed=seeds, options=options or None)
-        return self._obs, info
-
-    def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Take one step in every environment; see the contract in `vector_env`."""
-        self._journal.append(actions, self._length_N)
-        self._clock += 1
-        self._obs, reward_N, terminated_N, truncated_N, info = self.env.step(actions)
-        ended_N = terminated_N | truncated_N
-        self._episode_N += ended_N
-        self._length_N = np.where(ended_N, 0, info["episode_length"])
-        return self._obs, reward_N, terminated_N, truncated_N, info
+        return super().reset(seed=seeds, options=options or None)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state from which `load_state_dict` restores the running episodes.
@@ -154,17 +94,24 @@ class RestorableVectorEnv(VectorWrapper):
             these, `draws`, the states of the action space's random generators, `attributes`, and `changes` of these,
             lists of the age in steps, the name and the values.
         """
-        self._settle()
+        self._settle(self._clock - int(self._length_N.max()))
         return {
             "seed": self._seed_N.copy(),
             "episode": self._episode_N.copy(),
             "length": self._length_N.copy(),
             "obs": tree_map(np.array, self._obs),
-            "actions": [self._journal.read(n, length) for n, length in enumerate(self._length_N.tolist())],
+            "actions": self._actions(),
             "attributes": dict(self._attributes),
             "changes": [[self._clock - clock, name, values] for clock, name, values in self._changes],
             "draws": [generator.bit_generator.state for generator in _generators(self.action_space)],
         }
+
+    def _actions(self) -> list[Any]:
+        """Return the actions `[T, ...]` of each running episode; none of one that is longer than the journal."""
+        journal, count = self._journal or [np.empty((0, self.num_envs), np.int64)], len(self._journal or ())
+        rows = tree_map(lambda *leaves: np.stack(leaves), *journal) if count else journal[0]
+        starts = [count - length if length <= count else count for length in self._length_N.tolist()]
+        return [tree_map(lambda leaf: leaf[start:, n].copy(), rows) for n, start in enumerate(starts)]  # noqa: B023
 
     def load_state_dict(self, state: dict[str, Any]) -> tuple[Any, np.ndarray, np.ndarray]:
         """Replay the running episodes of a state, up to their last step.
@@ -188,13 +135,12 @@ class RestorableVectorEnv(VectorWrapper):
             generator.bit_generator.state = own
         length_N = np.array([len(next(tree_leaves(actions))) for actions in state["actions"]])
         known_N = (length_N == state["length"]) & self._counts_episodes
-        self._journal = ActionJournal(JOURNAL_LIMIT)
+        self._journal = deque(maxlen=JOURNAL_LIMIT)
         self._seed_N, self._episode_N = np.array(state["seed"]), state["episode"] + ~known_N
         self._attributes, self._clock = state.get("attributes", {}), 0
         self._changes = [(-age, name, values) for age, name, values in state.get("changes", [])]
         restored_N = known_N & self._replay(state["actions"], np.where(known_N, length_N, 0))
         restored_N &= _same_rows(self._obs, state["obs"])
-        self._length_N = np.where(restored_N, length_N, 0)
         if (known_N & ~restored_N).any():
             self._start_next(known_N & ~restored_N)
         return self._obs, self._length_N.copy(), restored_N
@@ -205,9 +151,9 @@ class RestorableVectorEnv(VectorWrapper):
         Returns:
             Which episodes took all their actions without ending, bool `[N]`.
         """
-        whole_N, longest = np.full(self.num_envs, True), int(length_N.max())
+        whole_N, longest, episode_N = np.full(self.num_envs, True), int(length_N.max()), self._episode_N
         for name, values in self._attributes.items():
-            self._set_attr(name, values)
+            super().set_attr(name, values)
         self._change(range(longest + 1, sys.maxsize))
         self._start(np.full(self.num_envs, True))
         filler = actions_N[int(length_N.argmax())]  # supplies actions for environments that have not started yet
@@ -222,8 +168,8 @@ class RestorableVectorEnv(VectorWrapper):
                 for actions, length in zip(actions_N, length_N.tolist(), strict=True)
             ]
             row = tree_map(lambda *leaves: np.stack(leaves), *rows)
-            self._journal.append(row, length_N - left)
-            self._obs, _, terminated_N, truncated_N, _ = self.env.step(row)
+            _, _, terminated_N, truncated_N, _ = self.step(row)
+            self._episode_N, self._clock = episode_N.copy(), 0  # the step counted, and episodes of the filler may end
             whole_N &= ~((terminated_N | truncated_N) & (length_N >= left))
         if longest and (length_N == 0).any():
             self._start(length_N == 0)
@@ -234,7 +180,7 @@ class RestorableVectorEnv(VectorWrapper):
         """Repeat the changes of attributes with these ages in steps."""
         for clock, name, values in self._changes:
             if -clock in ages:
-                self._set_attr(name, values)
+                super().set_attr(name, values)
 
 
 def _same_rows(left: Any, right: Any) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Derives the seeds of environments and of their episodes, and wraps an environment to start episodes with them.
+"""Wraps an environment: starts its episodes with seeds of their own, and checks what it returns.
 
 An episode is a function of `(seed, episode, actions)`: the newest seed of its environment, the number of episodes since
 that seed was set, and the actions taken.
@@ -6,8 +6,6 @@ that seed was set, and the actions taken.
 
 from __future__ import annotations
 
-import random
-import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,46 +13,12 @@ import gymnasium
 import numpy as np
 
 from ding_lite.envs.masks import MASK, allows_something, find_mask_space
-from ding_lite.envs.returned import USUAL, EnvError, check_reset, check_step, fit, malformed_step, plain_type
+from ding_lite.envs.returned import USUAL, EnvError, check_step, fit, malformed_reset, malformed_step, plain_array
 from ding_lite.utils.registry import UserError, closest
+from ding_lite.utils.seed import episode_seed, seed_globals
 from ding_lite.utils.tree import tree_map
 
 BATCHED = frozenset({"final_obs", "final_info"})  # keys of `info` that gymnasium's vector environments add
-MASK64 = 2**64 - 1
-
-
-def derive_seeds(seed: int, *path: int | str, n: int) -> list[int]:
-    """Return `n` seeds below 2**31 that depend only on `seed` and `path`.
-
-    Args:
-        seed: the config's seed.
-        *path: names the use of the seeds. Different paths, such as `(rank, "collect")` and `(rank, "evaluate", 3)`,
-            give independent seeds.
-        n: number of seeds. A larger `n` gives the same seeds and more.
-    """
-    key = tuple(part if isinstance(part, int) else zlib.crc32(part.encode()) for part in path)
-    words = np.random.SeedSequence(seed, spawn_key=key).generate_state(n)
-    return [int(word >> 1) for word in words]
-
-
-def episode_seed(seed: int, episode: int) -> int:
-    """Return the seed, below 2**31, of an environment's episode.
-
-    Episode 0 has the environment's seed. All others have the SplitMix64 hash (Steele, Lea and Flood, 2014) of both
-    numbers, which takes a microsecond; `derive_seeds` would take ten.
-    """
-    if episode == 0:
-        return seed
-    z = (seed << 32 | episode) + 0x9E3779B97F4A7C15 & MASK64
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & MASK64
-    z = (z ^ z >> 27) * 0x94D049BB133111EB & MASK64
-    return (z ^ z >> 31) >> 33
-
-
-def seed_globals(seed: int) -> None:
-    """Seed the global generators of Python and NumPy; `utils.seed` would import torch."""
-    random.seed(seed)
-    np.random.seed(seed)
 
 
 class SeededEnv(gymnasium.Wrapper):
@@ -90,7 +54,7 @@ class SeededEnv(gymnasium.Wrapper):
         self.seeds_globals, self._options, self._dynamic_seed = False, options or {}, dynamic_seed
         self._index, self._seed, self._episode = index, 0, -1
         self._counts = getattr(env.unwrapped, "counts_episodes", False)
-        self._space, self._plain = env.observation_space, plain_type(env.observation_space)
+        self._space, self._plain = env.observation_space, plain_array(env.observation_space)
         self._name = f"Environment '{name}'"
         self._stepped = f"{self._name}: step returned obs"
         self._masked = find_mask_space(env.observation_space) is not None
@@ -117,8 +81,11 @@ class SeededEnv(gymnasium.Wrapper):
             result = self.env.reset(seed=self._seed, options=others | {"episode": self._episode})
         else:
             result = self.env.reset(seed=own, options=others or None)
-        obs, info = check_reset(result, self._name)
-        obs = fit(obs, self._space, f"{self._name}: reset returned obs")
+        if type(result) is not tuple or len(result) != 2 or not isinstance(result[1], dict):
+            raise malformed_reset(result, self._name)
+        obs, info = result
+        if type(obs) is not np.ndarray or (obs.dtype, obs.shape) != self._plain:
+            obs = fit(obs, self._space, f"{self._name}: reset returned obs")
         if self._masked:
             self._check_mask(obs)
         return obs, _without_batched(info)
@@ -153,7 +120,7 @@ class SeededEnv(gymnasium.Wrapper):
             raise malformed_step(result, self._name) from None
         if (type(reward), type(terminated), type(truncated)) != USUAL or type(info) is not dict:
             reward, terminated, truncated = check_step(reward, terminated, truncated, info, self._name)
-        if type(obs) is not np.ndarray or obs.dtype != self._plain or obs.shape != self._space.shape:
+        if type(obs) is not np.ndarray or (obs.dtype, obs.shape) != self._plain:
             obs = fit(obs, self._space, self._stepped)
         if terminated or truncated:
             obs = tree_map(np.array, obs)

@@ -26,10 +26,11 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import CloudpickleWrapper, batch_space, iterate
 
-from ding_lite.envs.returned import EnvError, MixedInfos
-from ding_lite.envs.seeded_env import derive_seeds
+from ding_lite.envs.returned import EnvError
+from ding_lite.envs.same_process_env import MixedInfos
 from ding_lite.envs.worker_process import LOST, START_TIMEOUT, Nursery, share_observations
 from ding_lite.utils.registry import UserError
+from ding_lite.utils.seed import derive_seeds
 
 CLOSE_GRACE = 5.0  # seconds that workers have to close their environments before they are killed
 LONGEST_WAIT = 86400.0  # seconds; poll() accepts at most 24 days

@@ -42,15 +42,12 @@ A registered environment is a `gymnasium.Env` class whose only argument is `cfg.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 from easydict import EasyDict
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
-from gymnasium.vector.utils import iterate
+from gymnasium.vector import AutoresetMode, VectorEnv
 
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.envs.builders import Builder, build_plain, build_single, find_builder, image_layout, wrap_single
@@ -59,36 +56,13 @@ from ding_lite.envs.env_pool import EnvPoolEngine
 from ding_lite.envs.episode_monitor import EpisodeMonitor
 from ding_lite.envs.rendering import build_recorded, check_recording
 from ding_lite.envs.restorable import RestorableVectorEnv
-from ding_lite.envs.returned import MixedInfos
-from ding_lite.envs.seeded_env import derive_seeds, step_or_restart
+from ding_lite.envs.same_process_env import SameProcessVectorEnv
 from ding_lite.envs.spaces import EnvSpec, PolicyObservations, stack_depth
 from ding_lite.envs.subprocess_env import SubprocessVectorEnv
 from ding_lite.envs.wrappers import ENGINES, find_own_randomness
 from ding_lite.utils.ranks.launch_environment import usable_cores
 from ding_lite.utils.registry import ConfigError
-from ding_lite.utils.tree import write_row
-
-
-class SameProcessVectorEnv(MixedInfos, SyncVectorEnv):
-    """gymnasium's vector environment of the manager 'base', with a faster step of the mode SAME_STEP."""
-
-    def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Take one step in every environment; see the contract above."""
-        rows: list[Any] = []
-        infos: dict[str, Any] = {}
-        for i, (env, action) in enumerate(zip(self.envs, iterate(self.action_space, actions), strict=True)):
-            obs, *flags, info = step_or_restart(env, action)
-            write_row(self._observations, i, obs)
-            self._env_obs[i] = obs  # gymnasium's `reset` of other environments writes this array again
-            rows.append(flags)
-            infos = self._add_info(infos, info, i)
-        reward_N, terminated_N, truncated_N = map(np.array, zip(*rows, strict=True))
-        return self._observations, reward_N, terminated_N, truncated_N, infos
-
-    def set_attr(self, name: str, values: Any) -> None:
-        """Set an attribute of each environment to a value of its own, as in separate processes."""
-        values = values if isinstance(values, list | tuple) else [values] * self.num_envs
-        super().set_attr(name, [deepcopy(value) for value in values])
+from ding_lite.utils.seed import derive_seeds
 
 
 def check_env(cfg_env: EasyDict, builders: Sequence[Builder] | None = None) -> EnvSpec:
@@ -136,7 +110,7 @@ def create_vector_env(
     local_world_size: int = 1,
     builders: Sequence[Builder] | None = None,
     replay_path: str | None = None,
-) -> EpisodeMonitor | RestorableVectorEnv:
+) -> EpisodeMonitor:
     """Build `num_envs` environments that obey the contract of this module.
 
     Args:
@@ -181,9 +155,7 @@ def create_vector_env(
             f"env.collector_max_episode_steps={limits}: {type(env).__name__} cannot restart some of its environments. "
             "Give one number, or set env_manager.type to 'base' or 'subprocess'."
         )
-    monitor = EpisodeMonitor(
-        env,
-        seed,
+    options: dict[str, Any] = dict(
         restarts=restarts,
         frame_stack=stack_depth(cfg_env),
         info_keys=tuple(cfg_env.info_keys),
@@ -194,8 +166,11 @@ def create_vector_env(
         limits=limits if len(limits) > 1 else (),
         name=cfg_env.env_id or cfg_env.type,
     )
+    if training:
+        options["counts_episodes"] = counts_episodes
+    monitor = (RestorableVectorEnv if training else EpisodeMonitor)(env, seed, **options)
     monitor.action_space.seed(derive_seeds(seed, "action", n=1)[0])
-    return RestorableVectorEnv(monitor, seed, counts_episodes) if training else monitor
+    return monitor
 
 
 def _training_limits(cfg_env: EasyDict) -> list[int]:

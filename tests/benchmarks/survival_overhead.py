@@ -39,7 +39,7 @@ SWITCHES: dict[str, tuple[str, tuple[str, ...]]] = {
 # What is there to survive, in a stack of py-spy: signals, heartbeats and the watchdog, checks of steps and of ranks,
 # episodes that can be replayed, checkpoints. Of the wrappers around the environments, only their own lines count.
 SURVIVING = re.compile(
-    r"StepCheck\.|ActionJournal|SeededEnv\.reset|RunKeeper|Experiment\.finished|"
+    r"StepCheck\.|SeededEnv\.reset|RunKeeper|Experiment\.finished|"
     r"ding_lite/(?:utils/ranks/(?:heartbeat|interrupt|watchdog)|torch_utils/drift|utils/checkpoint/\w+)\.py|"
     r"ding_lite/envs/(?:seeded_env|restorable)\.py:\d+\)$"
 )

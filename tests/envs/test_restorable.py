@@ -14,12 +14,13 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from ding_lite.envs import restorable
 from ding_lite.envs.keys import ENV_DEFAULTS
-from ding_lite.envs.restorable import ActionJournal, RestorableVectorEnv
-from ding_lite.envs.seeded_env import SeededEnv, episode_seed
+from ding_lite.envs.restorable import RestorableVectorEnv
+from ding_lite.envs.seeded_env import SeededEnv
 from ding_lite.envs.vector_env import create_vector_env
 from ding_lite.utils.key import default_values
 from ding_lite.utils.registry import ENV_REGISTRY
-from ding_lite.utils.tree import tree_leaves, tree_map
+from ding_lite.utils.seed import episode_seed
+from ding_lite.utils.tree import tree_leaves
 from dizoo.atari.envs import atari_env
 from dizoo.atari.envs.atari_env import AtariEnv
 from dizoo.box2d.lunarlander.envs.lunarlander_env import LunarLanderEnv
@@ -365,30 +366,11 @@ def test_an_environment_takes_its_own_entry_and_counts_on() -> None:
     assert list(options) == ["episode"], "the caller's options are left alone"
 
 
-@pytest.mark.parametrize("limit", [40, 3000])
-def test_the_journal_holds_what_running_episodes_need(limit: int) -> None:
-    rng = np.random.default_rng(0)
-    journal, played = ActionJournal(limit), [[], []]  # type: ignore[var-annotated]
-    for t in range(4000):
-        row = {"kind": rng.integers(0, 9, 2), "deep": {"force": rng.normal(size=(2, 3))}}
-        journal.append(row, np.array([len(actions) for actions in played]))
-        for n in range(2):
-            played[n].append(tree_map(lambda leaf, n=n: leaf[n].copy(), row))
-            if rng.random() < (0.01 if t < 1000 else 0.001):
-                played[n] = []
-        if t % 37 == 0:
-            for n, actions in enumerate(played):
-                kept = actions if len(actions) <= limit else []
-                read = journal.read(n, len(actions))
-                np.testing.assert_array_equal(read["kind"], [action["kind"] for action in kept])
-                assert [*map(tuple, read["deep"]["force"])] == [tuple(action["deep"]["force"]) for action in kept]
-
-
 def test_the_journal_does_not_grow_beyond_the_running_episodes() -> None:
-    journal = ActionJournal(2**20)
-    for t in range(20_000):
-        journal.append(np.zeros(8, np.int64), np.full(8, t % 200))
-    assert journal.capacity == 256
-    for t in range(20_000):
-        journal.append(np.zeros(8, np.int64), np.full(8, t % 300))
-    assert journal.capacity == 512
+    env = make(3, 2, env_id="Pendulum-v1", max_episode_steps=40, collector_max_episode_steps=[40, 15])
+    env.reset()
+    for action in actions_of(env, 200):
+        env.step(action)
+        assert env._journal is not None
+        assert len(env._journal) <= 40 + 1  # and the last one before the episodes
+        assert [len(actions) for actions in env.state_dict()["actions"]] == env.state_dict()["length"].tolist()

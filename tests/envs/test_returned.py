@@ -88,6 +88,7 @@ def two_steps(monkeypatch: pytest.MonkeyPatch, manager: str, *given: Any, **opti
             np.array([300, 0]),
             r"with the value 300 \(int64\), not in its space Box\(0, 255, \(2,\), int64\)",
         ),
+        (Box(0, 255, (2,), np.int64), np.array([0.5, 0]), r"with the value 0.5 \(float64\), not in its space Box.*"),
         (Discrete(5, start=2), 7, r"with the value 7 \(int64\), not in its space Discrete\(5, start=2\)"),
         (MultiDiscrete([2, 3]), [1, 3], r"with the value 3 \(int64\), not in its space MultiDiscrete.*"),
         (MASKED, GOOD | {"place": 1}, r"\['place'\] with the value 1 \(int64\), not in its space Discrete.*"),

@@ -325,7 +325,7 @@ def test_a_seed_gives_the_same_draws_from_global_generators_also_after_a_resume(
         assert len(np.unique(played[0])) == 3 + 21 * 3 * 2, "all draws are different"
         np.testing.assert_array_equal(played[0], played[1])
         assert not np.isin(played[0], played[2]).any()
-        _, _, restored_N = envs[3].load_state_dict(envs[0].state_dict())  # type: ignore[union-attr]
+        _, _, restored_N = envs[3].load_state_dict(envs[0].state_dict())  # type: ignore[attr-defined]
         assert restored_N.all()
         after = [[env.step(np.zeros(3, np.int64))[0].copy() for _ in range(20)] for env in (envs[0], envs[3])]
         np.testing.assert_array_equal(after[0], after[1])

@@ -14,10 +14,10 @@ from gymnasium.spaces import Box, Dict, Discrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from ding_lite.envs.keys import ENV_DEFAULTS
-from ding_lite.envs.seeded_env import derive_seeds
 from ding_lite.envs.vector_env import check_env, create_vector_env
 from ding_lite.utils.key import declared_keys, default_values
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError
+from ding_lite.utils.seed import derive_seeds
 from tests.toys import Toy
 
 MANAGERS = ("base", "subprocess")

@@ -213,7 +213,7 @@ def test_a_worker_that_is_replaced_gets_the_attributes_and_a_new_episode(killed_
         env.reset(seed=[1, 1])
         for place, gravity in enumerate(([500.0, 500.0], [1000.0, 1000.0], None)):
             if place == killed_at:
-                os.kill(env.env.env._workers[1].pid, signal.SIGKILL)
+                os.kill(env.env._workers[1].pid, signal.SIGKILL)
             if gravity:
                 env.set_attr("gravity", gravity)
         _, _, _, truncated_N, _ = env.step(np.ones(2, int))
@@ -243,7 +243,7 @@ def test_each_environment_changes_a_value_of_its_own(manager: str, monkeypatch: 
             assert not restored_N.any()
             assert obs[:, 1].tolist() == [50.0, 50.0]
         if manager == "base":
-            assert [one.unwrapped.visits.item() for one in env.env.env.envs] == [6, 6]
+            assert [one.unwrapped.visits.item() for one in env.env.envs] == [6, 6]
 
 
 @pytest.mark.parametrize("manager", ["base", "subprocess"])

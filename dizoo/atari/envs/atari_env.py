@@ -20,10 +20,10 @@ from easydict import EasyDict
 from gymnasium.vector import AutoresetMode
 
 from ding_lite.envs.env_pool import ENDLESS, EnvPoolBuilder
-from ding_lite.envs.seeded_env import episode_seed
 from ding_lite.envs.spaces import EnvSpec
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError, closest
+from ding_lite.utils.seed import episode_seed
 
 try:
     from ale_py import Action, ALEInterface, LoggerMode, roms
