@@ -134,9 +134,6 @@ class EpisodeMonitor(VectorWrapper):
                 info["episode_info"] = self._read_numbers(raw_info.get("final_info", {}), index_K)
             self._return_N[ended_N] = 0
             self._length_N[ended_N] = 0
-            self._episode_N += ended_N
-            if self._journal is not None:
-                self._trim(self._journal)
         if self._episodic_life or self._episodic_reward:
             part_N = (reward_N != 0) & self._episodic_reward
             if self._episodic_life:
@@ -150,8 +147,10 @@ class EpisodeMonitor(VectorWrapper):
             late_N = (self._limit_N > 0) & (info["episode_length"] >= self._limit_N) & ~ended_N
             if np.count_nonzero(late_N):
                 obs, truncated_N = self._truncate(late_N, ended_N, obs, info), truncated_N | late_N
-                self._episode_N += late_N
         self._obs = obs
+        if self._journal is not None and "final_obs" in info:
+            self._episode_N += terminated_N | truncated_N
+            self._trim(self._journal)
         return obs, reward_N, terminated_N, truncated_N, info
 
     def _trim(self, journal: deque[Any]) -> None:
