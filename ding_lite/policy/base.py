@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from ding_lite.model.masks import has_mask
 from ding_lite.model.noisy import explore
+from ding_lite.policy.checkpointed import Checkpointed
 from ding_lite.policy.common_keys import COMMON_KEYS, check_actors, check_common_keys
 from ding_lite.rl_utils.distribution import mode
 from ding_lite.torch_utils import networks
@@ -39,7 +40,7 @@ from ding_lite.utils.schedule import Schedules
 from ding_lite.utils.tree import tree_leaves, tree_map
 
 
-class Policy:
+class Policy(Checkpointed):
     """Base class of all policies. To write an algorithm, subclass it, override methods and register the class.
 
     The `config` of a subclass contains only the keys that it adds to those of its base classes, or changes.
@@ -107,13 +108,9 @@ class Policy:
                 "each process would train a model of its own; set policy.multi_gpu=True."
             )
         on_gpu = cfg.cuda and torch.cuda.is_available()
-        number = get_local_rank() % torch.cuda.device_count() if on_gpu else 0
-        self._device = torch.device("cuda", number) if on_gpu else torch.device("cpu")
-        create_input, create_figure = (
-            partial(torch.tensor, device=self._device),
-            partial(torch.tensor, dtype=torch.float64),
-        )
-        self._schedules = Schedules(cfg, type(self), create_input, create_figure)
+        self._device = torch.device(f"cuda:{get_local_rank() % torch.cuda.device_count()}" if on_gpu else "cpu")
+        create_input = partial(torch.tensor, device=self._device)
+        self._schedules = Schedules(cfg, type(self), create_input, partial(torch.tensor, dtype=torch.float64))
         self._cfg = cfg = self._schedules.cfg  # a copy if there are schedules, whose numbers change
         self._model = (model if model is not None else self._create_model()).to(self._device)
         if uses_ddp(cfg) and cfg.ddp.sync_batchnorm:
@@ -132,13 +129,12 @@ class Policy:
         networks.broadcast_networks(self._modules)  # last, so that target networks are included
         self._drifting = networks.drifting_buffers(self._modules) if cfg.multi_gpu else []
         self._schedules.set_numbers()
-        share = cfg.eval.average
-        self._average = WeightAverage(self._model, share) if share and "learn" in enable_field else None
+        averages = cfg.eval.average and "learn" in enable_field
+        self._average = WeightAverage(self._model, cfg.eval.average) if averages else None
         noisy = explore(self._model)
         self._exploring: AbstractContextManager[None] = noisy if noisy.layers else nullcontext()
         # Noisy layers draw noise only while the policy explores, which a graph would not notice.
-        captures = on_gpu and cfg.cuda_graph == "auto" and not noisy.layers
-        self._graphs = CudaGraphs() if captures else None
+        self._graphs = CudaGraphs() if on_gpu and cfg.cuda_graph == "auto" and not noisy.layers else None
 
     def _create_model(self) -> nn.Module:
         """Return a new model. Only here, parameters are initialised: not those of a model that the user passes."""
@@ -284,53 +280,6 @@ class Policy:
         """Return a context manager for evaluations: in it, networks have averaged weights if `eval.average` is set."""
         return nullcontext() if self._average is None else self._average.used()
 
-    # Checkpoints.
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return everything that learning changes; it is the same on all ranks."""
-        state = self._state_dict_learn() | {"schedules": self._schedules.state_dict()}
-        if self._average is not None:
-            state["average"] = self._average.state_dict()
-        return state | ({"normalizer": self.normalizer.state_dict()} if self.normalizer.active else {})
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that `state_dict` returned. Without `optimizer`, a new run starts from a saved model.
-
-        Such a run starts from averaged weights if the state has them.
-        """
-        goes_on = "optimizer" in state
-        self._load_state_dict_learn(state if goes_on else evaluated(state))
-        if goes_on:
-            self._schedules.load_state_dict(state.get("schedules"))
-        if self._average is not None:
-            self._average.load_state_dict(state.get("average") if goes_on else None)
-        self.normalizer.load(state.get("normalizer", {}))
-
-    def state_to_act(self) -> dict[str, Any]:
-        """Return what `load_to_act` restores, for a copy of this policy that collects."""
-        state = {"model": self._model.state_dict(), "schedules": self._schedules.state_dict()}
-        return state | {"normalizer": self.normalizer.state_dict()}
-
-    def load_to_act(self, state: dict[str, Any]) -> None:
-        """Restore what acting needs, for a policy that does not learn, from a state or a dict with `model` alone.
-
-        Averaged weights are preferred.
-        """
-        self._model.load_state_dict(evaluated(state)["model"])
-        if "schedules" in state:  # exploration continues with the numbers that it had
-            self._schedules.load_state_dict(state["schedules"])
-        self.normalizer.load(state.get("normalizer", {}))
-
-    def local_state_dict(self) -> dict[str, Any]:
-        """Return the state of this rank alone, such as a recurrent state."""
-        state = self._state_dict_collect()
-        return state | ({"normalizer": self.normalizer.local_state_dict()} if self.normalizer.active else {})
-
-    def load_local_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that `local_state_dict` returned."""
-        self._load_state_dict_collect(state)
-        self.normalizer.load_local_state_dict(state.get("normalizer", {}))
-
     # DI-engine's names of the methods above.
 
     @property
@@ -417,21 +366,6 @@ class Policy:
     def _monitor_vars_learn(self) -> list[str]:
         """Return the names of the figures to log. A figure that no step returns is left out of the log."""
         return [*self._optimizers.names(), *self.logged_figures]
-
-    def _state_dict_learn(self) -> dict[str, Any]:
-        """Return everything that learning changes, which must be the same on all ranks, for a checkpoint."""
-        targets = {name: target.state_dict() for name, target in self._target_networks.items()}
-        state = {"model": self._model.state_dict(), **self._optimizers.state_dict(), **targets.pop("", {})}
-        return state | ({"targets": targets} if targets else {})
-
-    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
-        """Restore a state of `_state_dict_learn`. Without `optimizer`, counters stay at zero: a new run starts."""
-        self._model.load_state_dict(state["model"])
-        if "optimizer" in state:
-            self._optimizers.load_state_dict(state)
-        for name, target in self._target_networks.items():
-            own = state["targets"][name] if name and "optimizer" in state else state
-            target.load_state_dict(own if "optimizer" in state else {})
 
     def _add_optimizer(
         self, name: str, network: nn.Module | dict[str, Trained], *args: Any, **options: Any
@@ -534,17 +468,6 @@ class Policy:
     def _reset_collect(self, env_id: np.ndarray | None = None) -> None:
         """Forget the running episodes of these environments; None means all."""
 
-    def _state_dict_collect(self) -> dict[str, Any]:
-        """Return what this rank remembers of its running episodes, such as a recurrent state, for a checkpoint.
-
-        These are nested dicts of tensors `[N, ...]`, or None for zeros: a resumed run may deal environments to other
-        ranks.
-        """
-        return {}
-
-    def _load_state_dict_collect(self, state: dict[str, Any]) -> None:
-        """Restore a state that `_state_dict_collect` returned."""
-
     # For evaluating.
 
     def _init_eval(self) -> None:
@@ -570,11 +493,6 @@ class Policy:
             return leaf.to(self._device, self._dtype if leaf.is_floating_point() else None, non_blocking=True)
 
         return tree_map(move, data)
-
-
-def evaluated(state: dict[str, Any]) -> dict[str, Any]:
-    """Return a policy's state with the weights that evaluations used as its `model`."""
-    return {**state, "model": state["average"]} if "average" in state else state
 
 
 def _bounded(action: Tensor) -> Tensor:

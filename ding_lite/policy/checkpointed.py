@@ -1,0 +1,102 @@
+"""The state of a policy, for checkpoints, for copies that only act, and for new runs that start from a saved model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from ding_lite.torch_utils.normalizer import Normalizer
+from ding_lite.torch_utils.optimizer_step import Optimizers
+from ding_lite.torch_utils.target_network import TargetNetwork
+from ding_lite.torch_utils.weight_average import WeightAverage
+from ding_lite.utils.schedule import Schedules
+
+
+class Checkpointed:
+    """Saves and restores a `Policy`, whose base class it is. A subclass overrides the methods with an underscore."""
+
+    normalizer: Normalizer
+    _model: nn.Module
+    _schedules: Schedules
+    _optimizers: Optimizers
+    _target_networks: dict[str, TargetNetwork]
+    _average: WeightAverage | None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that learning changes; it is the same on all ranks."""
+        state = self._state_dict_learn() | {"schedules": self._schedules.state_dict()}
+        if self._average is not None:
+            state["average"] = self._average.state_dict()
+        return state | ({"normalizer": self.normalizer.state_dict()} if self.normalizer.active else {})
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a state that `state_dict` returned. Without `optimizer`, a new run starts from a saved model.
+
+        Such a run starts from averaged weights if the state has them.
+        """
+        goes_on = "optimizer" in state
+        self._load_state_dict_learn(state if goes_on else _evaluated(state))
+        if goes_on:
+            self._schedules.load_state_dict(state.get("schedules"))
+        if self._average is not None:
+            self._average.load_state_dict(state.get("average") if goes_on else None)
+        self.normalizer.load(state.get("normalizer", {}))
+
+    def state_to_act(self) -> dict[str, Any]:
+        """Return what `load_to_act` restores, for a copy of this policy that collects."""
+        state = {"model": self._model.state_dict(), "schedules": self._schedules.state_dict()}
+        return state | {"normalizer": self.normalizer.state_dict()}
+
+    def load_to_act(self, state: dict[str, Any]) -> None:
+        """Restore what acting needs, for a policy that does not learn, from a state or a dict with `model` alone.
+
+        Averaged weights are preferred.
+        """
+        self._model.load_state_dict(_evaluated(state)["model"])
+        if "schedules" in state:  # exploration continues with the numbers that it had
+            self._schedules.load_state_dict(state["schedules"])
+        self.normalizer.load(state.get("normalizer", {}))
+
+    def local_state_dict(self) -> dict[str, Any]:
+        """Return the state of this rank alone, such as a recurrent state."""
+        state = self._state_dict_collect()
+        return state | ({"normalizer": self.normalizer.local_state_dict()} if self.normalizer.active else {})
+
+    def load_local_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a state that `local_state_dict` returned."""
+        self._load_state_dict_collect(state)
+        self.normalizer.load_local_state_dict(state.get("normalizer", {}))
+
+    # What subclasses override.
+
+    def _state_dict_learn(self) -> dict[str, Any]:
+        """Return everything that learning changes, which must be the same on all ranks, for a checkpoint."""
+        targets = {name: target.state_dict() for name, target in self._target_networks.items()}
+        state = {"model": self._model.state_dict(), **self._optimizers.state_dict(), **targets.pop("", {})}
+        return state | ({"targets": targets} if targets else {})
+
+    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
+        """Restore a state of `_state_dict_learn`. Without `optimizer`, counters stay at zero: a new run starts."""
+        self._model.load_state_dict(state["model"])
+        if "optimizer" in state:
+            self._optimizers.load_state_dict(state)
+        for name, target in self._target_networks.items():
+            own = state["targets"][name] if name and "optimizer" in state else state
+            target.load_state_dict(own if "optimizer" in state else {})
+
+    def _state_dict_collect(self) -> dict[str, Any]:
+        """Return what this rank remembers of its running episodes, such as a recurrent state, for a checkpoint.
+
+        These are nested dicts of tensors `[N, ...]`, or None for zeros: a resumed run may deal environments to other
+        ranks.
+        """
+        return {}
+
+    def _load_state_dict_collect(self, state: dict[str, Any]) -> None:
+        """Restore a state that `_state_dict_collect` returned."""
+
+
+def _evaluated(state: dict[str, Any]) -> dict[str, Any]:
+    """Return a policy's state with the weights that evaluations used as its `model`."""
+    return {**state, "model": state["average"]} if "average" in state else state
