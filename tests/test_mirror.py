@@ -33,6 +33,7 @@ COVERED = {
             "envs/seeded_env.py",
         ),
     ],
+    "model/test_qmix.py": ["model/agents.py"],
     "model/test_vac.py": ["model/actor_heads.py", "model/arguments.py"],
     "policy/test_base.py": ["policy/common_keys.py"],
     "policy/continuous/test_ddpg.py": ["policy/continuous/td3.py"],

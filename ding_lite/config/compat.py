@@ -122,7 +122,7 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
 # Keys that have no effect for policies that declare another key, which is named first; and the reason.
 REDUNDANT_KEYS = {
     "policy.collect.n_sample": ("policy.collect.data_path", "this policy learns from a data set"),
-    "policy.collect.unroll_len": ("policy.burnin_step", "policy.burnin_step and policy.unroll_len say it"),
+    "policy.collect.unroll_len": ("policy.learn.value_rescale", "policy.burnin_step and policy.unroll_len say it"),
 }
 # Older or alternative names, and the name used here.
 RENAMED_KEYS = {
@@ -138,6 +138,7 @@ RENAMED_KEYS = {
     "policy.learn.action_space": "policy.model.action_space",
     "policy.model.actor_head_type": "policy.model.action_space",
     "policy.model.agent_obs_shape": "policy.model.obs_shape",
+    "policy.model.hidden_size_list": "policy.model.encoder_hidden_size_list",
     "policy.collect.discount_factor": "policy.discount_factor",
     "policy.kappa": "policy.learn.kappa",
     "policy.collect.each_iter_n_sample": "policy.collect.n_sample",

@@ -35,7 +35,10 @@ def set_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) -> N
     _check_stack(cfg, env_spec)
     options = {} if model_given else sc.model_options(policy_cls, cfg, {})
     _fit_range(cfg, getattr(policy_cls, "unit_actions", False), options, space)
-    shapes = {"obs_shape": _obs_shape_of(env_spec.observation_space), "action_shape": _shape_of(space)}
+    if cfg.policy.get("multi_agent", getattr(policy_cls, "multi_agent", False)):
+        kind, shapes = "discrete", _agent_shapes(cfg.policy.type, env_spec)
+    else:
+        shapes = {"obs_shape": _obs_shape_of(env_spec.observation_space), "action_shape": _shape_of(space)}
     if find_mask_space(env_spec.observation_space) is not None and not _obeys_mask(shapes["obs_shape"], options, space):
         shapes["obs_shape"] = None  # the model is the user's own, and reads the mask itself
     if model.get("action_space") in (None, *KINDS):
@@ -53,6 +56,14 @@ def set_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) -> N
                 f"policy.model.{key}: expected the environment's {shape} (env.frame_stack={cfg.env.frame_stack}), got "
                 f"{given}. Leave it out: it is then set from the environment."
             )
+    _check_required(cfg, options, env_spec)
+    if cfg.env.norm_obs.use_norm:
+        check_observations(env_spec.observation_space)
+    check_memory(cfg, env_spec.observation_space)
+
+
+def _check_required(cfg: EasyDict, options: sc.Schema, env_spec: EnvSpec) -> None:
+    """Raise `ConfigError` if an argument that the model needs is not set."""
     for path, option in options.items():
         if option.default is sc.REQUIRED and get_key(cfg, path) is None:
             if path == "policy.model.obs_shape" and isinstance(env_spec.observation_space, gymnasium.spaces.Dict):
@@ -63,9 +74,6 @@ def set_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) -> N
                 )
             expected = describe(option.hint)
             raise ConfigError(f"{path} is not set and does not follow from the environment: expected {expected}.")
-    if cfg.env.norm_obs.use_norm:
-        check_observations(env_spec.observation_space)
-    check_memory(cfg, env_spec.observation_space)
 
 
 def _obeys_mask(obs_shape: Any, options: sc.Schema, space: gymnasium.Space[Any]) -> bool:
@@ -79,6 +87,23 @@ def _obeys_mask(obs_shape: Any, options: sc.Schema, space: gymnasium.Space[Any])
             "actions, whose choices a mask allows: leave the mask out."
         )
     return True
+
+
+def _agent_shapes(policy_type: str, env_spec: EnvSpec) -> dict[str, Any]:
+    """Return the shapes of one of several agents, see `model/agents.py`."""
+    obs, actions = env_spec.observation_space, env_spec.action_space
+    parts = obs.spaces if isinstance(obs, gymnasium.spaces.Dict) else {}
+    options = actions.nvec.tolist() if isinstance(actions, gymnasium.spaces.MultiDiscrete) else []
+    shapes = {key: list(part.shape or ()) for key, part in parts.items()}
+    if shapes.get("agent_state", [])[:1] != [len(options)] or len(set(options)) != 1:
+        raise ConfigError(
+            f"Policy '{policy_type}' learns for several agents: expected Dict observations with agent_state [M, ...], "
+            f"and MultiDiscrete actions of M equal numbers for M agents, got {obs} and {actions}: choose such an "
+            "environment, or another policy."
+        )
+    sizes = {"obs_shape": shapes["agent_state"][1:], "global_obs_shape": shapes.get("global_state", [])[-1:]}
+    single = {key: size[0] if len(size) == 1 else size or None for key, size in sizes.items()}
+    return {"agent_num": len(options), "action_shape": options[0], **single}
 
 
 def _check_actions(policy_type: str, policy_cls: type, space: gymnasium.Space[Any]) -> str:
@@ -148,7 +173,9 @@ def _expected_actions(policy_cls: type) -> str:
 
 def _advice(policy_type: str, space: type) -> str:
     """Return which policies to use instead: those that take the space, first those that learn from the same source."""
-    sources = {name: POLICY_REGISTRY.find(name).learns_from for name in sorted(POLICY_REGISTRY)}
+    found = {name: POLICY_REGISTRY.find(name) for name in sorted(POLICY_REGISTRY)}
+    alone = {name: cls for name, cls in found.items() if name == policy_type or not getattr(cls, "multi_agent", False)}
+    sources = {name: cls.learns_from for name, cls in alone.items()}
     source, offline = sources[policy_type], "dataset"
     declared = {name: _spaces_of(POLICY_REGISTRY.find(name)) for name in sources}
     names = [name for name, spaces in declared.items() if gymnasium.Space not in spaces and issubclass(space, spaces)]

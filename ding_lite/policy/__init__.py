@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ding_lite.policy.value.mdqn import MDQNPolicy as MDQNPolicy
     from ding_lite.policy.value.pdqn import PDQNPolicy as PDQNPolicy
     from ding_lite.policy.value.pqn import PQNPolicy as PQNPolicy
+    from ding_lite.policy.value.qmix import QMIXPolicy as QMIXPolicy
     from ding_lite.policy.value.qrdqn import QRDQNPolicy as QRDQNPolicy
     from ding_lite.policy.value.r2d2 import R2D2Policy as R2D2Policy
     from ding_lite.policy.value.rainbow import RainbowDQNPolicy as RainbowDQNPolicy

@@ -64,6 +64,7 @@ class Policy(Checkpointed):
     required_columns: ClassVar[tuple[str, ...]] = ("obs", "action", "reward", "next_obs", "done")  # of a data set
     config_without: ClassVar[tuple[str, ...]] = ()  # dotted keys of base classes that this class does not use
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.Space,)  # action spaces that it supports
+    multi_agent: ClassVar[bool] = False  # whether it needs several agents; a key `multi_agent` of a class overrides it
     actor_mode: ClassVar[str | None] = None  # argument `mode` of its model when it acts without exploration
     stored_outputs: ClassVar[tuple[str, ...]] = ()  # outputs of `_forward_collect` that replay stores, where they exist
     transition_with_policy_data: ClassVar[bool] = False  # losses need what the policy predicted when it acted

@@ -18,7 +18,29 @@ from torch import Tensor, nn
 from ding_lite.model.recurrent import unroll
 from ding_lite.policy.base import Policy
 from ding_lite.torch_utils.minibatch import minibatches
+from ding_lite.utils.key import Key
 from ding_lite.utils.tree import tree_map
+
+# Keys of policies that learn from replayed sequences.
+SEQUENCE_KEYS: dict[str, Any] = dict(
+    unroll_len=Key(16, "env steps of a sequence that are learned from; n_sample and sizes count sequences", low=1),
+    burnin_step=Key(4, "env steps before these that only bring the recurrent states up to date", low=0),
+    random_collect_size=Key(64, "sequences per rank with random actions before learning starts", low=0),
+    learn=dict(
+        batch_size=32,
+        priority_eta=Key(
+            0.9, "eta: share of the largest error in a sequence's priority; the rest is the mean", low=0, high=1
+        ),
+    ),
+    collect=dict(
+        n_sample=Key(None, "sequences per rank and collect; None: one per environment", type=int, low=1),
+    ),
+    other=dict(
+        replay_buffer=dict(
+            replay_buffer_size=Key(6000, "capacity: sequences of unroll_len env steps per rank", low=1),
+        ),
+    ),
+)
 
 
 class EpisodeState:

@@ -87,6 +87,16 @@ RUNS = {
     },
     "memory_r2d2": Run("memory/config/memory_r2d2_config.py", 200_000, mode="serial"),
     "memory_ppo": Run("memory/config/memory_ppo_config.py", 400_000),
+    **{
+        f"{name}_qmix": Run(f"matrix_game/config/{name}_qmix_config.py", 16_000, mode="serial")
+        for name in ("two_step", "penalty")
+    },
+    "two_step_vdn": Run(
+        "matrix_game/config/two_step_qmix_config.py",
+        16_000,
+        ("policy.model.mixer=False", "env.stop_value=7"),
+        mode="serial",
+    ),
     "hybrid_ddpg": Run("gym_hybrid/config/gym_hybrid_ddpg_config.py", 400_000, mode="serial"),
     "hybrid_pdqn": Run("gym_hybrid/config/gym_hybrid_pdqn_config.py", 400_000, mode="serial"),
     "hybrid_ppo": Run("gym_hybrid/config/gym_hybrid_hppo_config.py", 400_000),

@@ -285,6 +285,7 @@ def test_older_name_moves_to_the_new_one(old: Any, new: Any) -> None:
     values |= {"policy.discount_factor": 0.5, "policy.learn.grad_clip_value": 5.0, "policy.learn.kappa": 0.5}
     values |= {"policy.learn.adam_eps": 1e-5, "policy.learn.optimizer": "sgd", "policy.learn.target_theta": 0.1}
     values |= {"policy.collect.n_sample": 64, "policy.unroll_len": 8, "policy.model.obs_shape": 4}
+    values |= {"policy.model.encoder_hidden_size_list": [8]}
     value = values.get(new, True)
     kinds = {"policy.model.action_space": "ppo", "policy.learn.adv_norm": "ppo", "policy.learn.kappa": "qrdqn"}
     kind = kinds.get(new, "impala" if new == "policy.unroll_len" else "dqn")

@@ -23,7 +23,9 @@ SPACES: dict[str, Space[Any]] = {
     "hybrid": Dict(action_type=Discrete(3), action_args=Box(-1, 1, (2,))),
     "bits": MultiBinary(4),
 }
-POLICIES = sorted(name for name, cls in POLICY_REGISTRY.items() if cls.__module__.startswith("ding_lite."))
+POLICIES = sorted(
+    name for name, cls in POLICY_REGISTRY.items() if cls.__module__.startswith("ding_lite.") and not cls.multi_agent
+)
 
 
 def compiled(policy: str, main: dict[str, Any] | None = None) -> Any:

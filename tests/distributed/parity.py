@@ -35,6 +35,7 @@ SPACES = {
     "continuous": Box(-1, 1, (2,)),
     "hybrid": Dict(action_type=Discrete(3), action_args=Box(-1, 1, (2,))),
     "multi_discrete": MultiDiscrete([3, 2]),
+    "agents": MultiDiscrete([3, 3]),
 }
 # Sequences that are short enough for so few rows.
 SEQUENCES = {
@@ -42,7 +43,7 @@ SEQUENCES = {
     "impala": ["policy.unroll_len=4"],
     **{
         name: ["policy.unroll_len=4", "policy.burnin_step=2", "policy.nstep=3"]
-        for name in ("r2d2", "recurrent_sac", "recurrent_td3")
+        for name in ("qmix", "r2d2", "recurrent_sac", "recurrent_td3")
     },
 }
 # Which environments each rank has: of equal numbers where ranks share a data set, else of different ones.
@@ -51,6 +52,12 @@ UNEVEN = {1: [range(6)], 2: [range(4), range(4, 6)], 3: [range(3), range(3, 5), 
 WAYS = {1: "flat", 2: "ddp", 3: "flat"}  # to average gradients, by the number of ranks
 PHASES = {2: 0, 3: 1, 1: 2}  # by the number of ranks
 NETWORKS = ("value", "critic", "actor", "dis", "cont")  # parts of models that have an optimizer each
+
+
+def kinds_of(policy_cls: type[Policy]) -> list[str]:
+    """Return the kinds of actions that a policy takes; "agents" are those of several agents."""
+    kinds = [kind for kind, space in SPACES.items() if isinstance(space, policy_cls.action_spaces)]
+    return [kind for kind in kinds if (kind == "agents") == policy_cls.multi_agent]
 
 
 def learns_from(cfg: EasyDict) -> str:
@@ -62,6 +69,7 @@ class RandomGame(Toy):
     """Random observations and rewards; episodes of 2 to 8 steps, terminated or truncated.
 
     With `masked`, some choices are forbidden, at the end all of them, and one that is forbidden cannot be played.
+    Several agents always have such a mask.
     """
 
     config: ClassVar = dict(kind="discrete", masked=False)
@@ -70,7 +78,13 @@ class RandomGame(Toy):
     def __init__(self, cfg_env: EasyDict) -> None:
         self.action_space = SPACES[cfg_env.kind]
         self._options = [3] if cfg_env.kind == "discrete" else [3, 2]
-        if cfg_env.masked:
+        self._agents = cfg_env.kind == "agents"
+        if self._agents:
+            self._options, features = [3, 3], Box(-np.inf, np.inf, (2, 4))
+            self.observation_space = Dict(
+                agent_state=features, global_state=RandomGame.observation_space, action_mask=MultiBinary((2, 3))
+            )
+        elif cfg_env.masked:
             mask = MultiBinary(sum(self._options))
             self.observation_space = Dict(observation=RandomGame.observation_space, action_mask=mask)
 
@@ -80,6 +94,9 @@ class RandomGame(Toy):
             return seen
         self._masks = [self.np_random.permutation(np.arange(n) < self.np_random.integers(n) + 1) for n in self._options]
         mask = np.concatenate(self._masks) * (self._left > 0)
+        if self._agents:
+            states = self.np_random.normal(size=(2, 4)).astype(np.float32)
+            return {"agent_state": states, "global_state": seen, "action_mask": mask.reshape(2, 3).astype(np.int8)}
         return {"observation": seen, "action_mask": mask.astype(np.int8)}
 
     def begin(self) -> None:
@@ -106,7 +123,7 @@ class PartlyTouched(nn.Module):
 
     def forward(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
         if isinstance(obs, dict):  # sequences, for a network with a memory, or observations with a mask
-            key = "obs" if "obs" in obs else "observation"
+            key = features_key(obs)
             return self.model({**obs, key: self._touch(obs[key])}, **kwargs)
         return self.model(self._touch(obs), **kwargs)
 
@@ -117,9 +134,24 @@ class PartlyTouched(nn.Module):
         return obs
 
 
+def features_key(obs: dict[str, Any]) -> str:
+    """Return the key of the features that a network sees: of sequences, of agents, or of observations with a mask."""
+    return next(key for key in ("obs", "agent_state", "observation") if key in obs)
+
+
 def seen(obs: Any) -> Tensor:
     """Return the features of observations with a mask or without."""
-    return obs["observation"] if isinstance(obs, dict) else obs
+    return obs[features_key(obs)] if isinstance(obs, dict) else obs
+
+
+def observations(name: str, num: int, dtype: Any = np.float64) -> Any:
+    """Return random observations for a policy to act on."""
+    rng = np.random.default_rng(0)
+    states = rng.normal(size=(num, 4)).astype(dtype)
+    if not POLICY_REGISTRY.find(name).multi_agent:
+        return states
+    mask = np.ones((num, 2, 3), np.int8)
+    return {"agent_state": rng.normal(size=(num, 2, 4)).astype(dtype), "global_state": states, "action_mask": mask}
 
 
 def compile_problem(name: str, kind: str, overrides: list[str]) -> EasyDict:
@@ -193,6 +225,7 @@ def replay_everything(cfg: EasyDict, samples: dict[str, Any], num_envs: int) -> 
     batch = tree_map(lambda leaf: leaf.double() if leaf.is_floating_point() else leaf, batch)
     if cfg.policy.get("priority_IS_weight", False) is not False:  # None: Rainbow follows its priorities
         obs = seen(batch["obs"])
+        obs = obs[:, :, 0] if "agent_state" in batch["obs"] else obs
         batch["weight"] = obs[(0,) * (obs.ndim - 2)].sum(-1).sigmoid()
     return batch
 

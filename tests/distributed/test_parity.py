@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy import A2CPolicy, DQNPolicy, PPOPolicy
-from ding_lite.policy.base import Policy
 from ding_lite.utils.registry import POLICY_REGISTRY
 from tests.distributed import parity
 from tests.distributed.launcher import run_ranks
@@ -63,6 +62,11 @@ OPTIONS = {
     "acer": [
         ["policy.unroll_len=4", "policy.learn.c_clip_ratio=0.9", "policy.learn.trust_region_value=0.1"],
         ["policy.unroll_len=4", "policy.learn.trust_region=False"],
+    ],
+    "qmix": [
+        parity.SEQUENCES["qmix"],
+        ["policy.unroll_len=1", "policy.model.lstm_type=None", "policy.model.mixer=False", "policy.nstep=3",
+         "policy.priority=True", "policy.priority_IS_weight=True", "policy.learn.double_q=True"],
     ],
     "r2d2": [
         parity.SEQUENCES["r2d2"],
@@ -133,16 +137,12 @@ class LocalStatistics(PPOPolicy):
 BROKEN = {"local_gradients": LocalGradients, "local_advantages": LocalAdvantages, "local_statistics": LocalStatistics}
 
 
-def kinds_of(policy_cls: type[Policy]) -> list[str]:
-    return [kind for kind, space in parity.SPACES.items() if isinstance(space, policy_cls.action_spaces)]
-
-
 def registered() -> dict[str, tuple[str, str, list[str]]]:
     """Return name, kind of action and overrides of every registered policy's problems."""
     found = {}
     for name, policy_cls in sorted(POLICY_REGISTRY.items()):
         if policy_cls.__module__.startswith("ding_lite."):
-            for kind in kinds_of(policy_cls):
+            for kind in parity.kinds_of(policy_cls):
                 for number, overrides in enumerate(OPTIONS.get(name, [[]])):
                     found[f"{name}-{kind}-{number}"] = (name, kind, overrides)
                 if name in MASKED and kind.endswith("discrete"):

@@ -10,7 +10,7 @@ import pytest
 
 from ding_lite.config.schema import PIPELINE_OF
 from ding_lite.utils.registry import POLICY_REGISTRY
-from tests.distributed.parity import SPACES, compile_problem, create_policy
+from tests.distributed.parity import compile_problem, create_policy, kinds_of
 
 FOLDER = Path(__file__).parents[2] / "docs" / "algorithms"
 OWN: dict[str, Any] = {name: cls for name, cls in POLICY_REGISTRY.items() if cls.__module__.startswith("ding_lite.")}
@@ -32,8 +32,7 @@ def test_a_page_names_its_class_its_type_and_its_pipeline(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_explains_every_logged_figure(name: str) -> None:
-    kind = next(kind for kind, space in SPACES.items() if isinstance(space, OWN[name].action_spaces))
-    policy = create_policy(compile_problem(name, kind, []))
+    policy = create_policy(compile_problem(name, kinds_of(OWN[name])[0], []))
     networks = "|".join(policy._optimizers)
     of_networks = re.compile(rf"({networks})_loss|\w+_(grad_norm|learning_rate)")  # the index explains them
     own = figures_section(FOLDER / f"{name}.md")

@@ -26,11 +26,7 @@ from tests.toys import Toy
 
 POLICIES: list[tuple[str, Any]] = sorted(POLICY_REGISTRY.items())
 CASES = [
-    (name, kind)
-    for name, cls in POLICIES
-    if cls.__module__.startswith("ding_lite.")
-    for kind, space in parity.SPACES.items()
-    if isinstance(space, cls.action_spaces)
+    (name, kind) for name, cls in POLICIES if cls.__module__.startswith("ding_lite.") for kind in parity.kinds_of(cls)
 ]
 
 
@@ -75,7 +71,8 @@ def test_every_policy_acts_alone_and_in_batches_as_its_eval_mode(name: str, kind
     setup = make_setup(parity_env(kind), name)
     policy = setup.create_policy(fields=("eval",))
     agent, env = make_agent(setup, policy), make_agent(setup, policy).make_env()
-    obs_N = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
+    obs_N = parity.observations(name, 5, np.float32)
+    each = [tree_map(lambda leaf, n=n: leaf[n], obs_N) for n in range(5)]
     batch = agent.act(obs_N)
     # every Box here is -1..1, so that what the policy chooses is what the environment takes
     expected = tree_map(lambda leaf: leaf.numpy(), policy.act(obs_N, explore=False)["action"])
@@ -83,12 +80,12 @@ def test_every_policy_acts_alone_and_in_batches_as_its_eval_mode(name: str, kind
         np.testing.assert_array_equal(got, want)
     for n in range(5):
         agent.reset()
-        action = agent.act(torch.from_numpy(obs_N[n]))
+        action = agent.act(tree_map(torch.from_numpy, each[n]))
         assert env.action_space.contains(action)
         for got, all_N in zip(rows(action), rows(batch), strict=True):
             np.testing.assert_allclose(got, all_N[n], atol=1e-5)
     agent.reset()
-    assert all(env.action_space.contains(agent.act(obs_N[n], deterministic=False)) for n in range(5))
+    assert all(env.action_space.contains(agent.act(obs, deterministic=False)) for obs in each)
 
 
 # Loading.

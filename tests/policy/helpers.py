@@ -22,8 +22,7 @@ OURS = sorted(name for name, cls in POLICY_REGISTRY.items() if cls.__module__.st
 
 def compile_for(name: str, *overrides: str) -> EasyDict:
     """Compile the config of a registered policy for the first kind of action that it supports; return all of it."""
-    spaces = POLICY_REGISTRY.find(name).action_spaces
-    kind = next(kind for kind, space in parity.SPACES.items() if isinstance(space, spaces))
+    kind = parity.kinds_of(POLICY_REGISTRY.find(name))[0]
     return parity.compile_problem(name, kind, [*parity.SEQUENCES.get(name, []), *overrides])
 
 

@@ -23,7 +23,7 @@ from tests.policy.helpers import OURS, batches_of, compile_for, parameter_hash, 
 DEFAULTS = {name: POLICY_REGISTRY.find(name).default_config() for name in OURS}
 WEIGHTED = [name for name in OURS if "priority_IS_weight" in DEFAULTS[name]]
 # M-DQN's one step is discounted by the config's number; sequences have tests of their own.
-BOOTSTRAPPED = [name for name in WEIGHTED if name not in ("mdqn", "r2d2", "recurrent_sac", "recurrent_td3")]
+BOOTSTRAPPED = [name for name in WEIGHTED if name not in ("mdqn", *parity.SEQUENCES)]
 NOISY = [name for name in OURS if "noisy_net" in DEFAULTS[name]]
 EPSILON = [name for name in OURS if "eps" in DEFAULTS[name].other]
 FOLLOWED = [name for name in OURS if "target_theta" in DEFAULTS[name].learn]
@@ -160,7 +160,7 @@ def test_bf16_computes_coarsely_and_keeps_parameters_and_losses_in_float32(name:
     gradients = []
     for precision in ("float32", "bf16"):
         policy, output = first_step(name, f"policy.precision={precision}")
-        played = policy.act(np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32))
+        played = policy.act(parity.observations(name, 3, np.float32))
         losses = {key: value for key, value in output.items() if key.endswith("loss") or key == "priority"}
         floats = [leaf for leaf in tree_leaves(played | losses) if leaf.is_floating_point()]
         floats += [value for value in policy.model.state_dict().values() if value.is_floating_point()]

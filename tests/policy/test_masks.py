@@ -27,8 +27,8 @@ OPTIONS = {
 CASES: list[tuple[str, str, list[str]]] = [
     (name, kind, [])
     for name in OURS
-    for kind in ("discrete", "multi_discrete")
-    if isinstance(parity.SPACES[kind], POLICY_REGISTRY.find(name).action_spaces)
+    for kind in parity.kinds_of(POLICY_REGISTRY.find(name))
+    if kind.endswith("discrete")
 ]
 CASES += [
     ("rainbow", "discrete", ["policy.model.distributional=False"]),

@@ -44,8 +44,9 @@ class Front(nn.Module):
         return super().__getattr__(name) if name in ("front", "network") else getattr(self.network, name)
 
     def forward(self, obs: Any, **kwargs: Any) -> Any:
-        if isinstance(obs, dict):  # sequences, for a network with a memory
-            return self.network({**obs, "obs": self._pass(obs["obs"])}, **kwargs)
+        if isinstance(obs, dict):  # sequences, for a network with a memory, or observations of agents
+            key = parity.features_key(obs)
+            return self.network({**obs, key: self._pass(obs[key])}, **kwargs)
         return self.network(self._pass(obs), **kwargs)
 
     def _pass(self, obs: Tensor) -> Tensor:
@@ -64,13 +65,12 @@ def create(name: str) -> tuple[EasyDict, Any]:
     return cfg, policy_cls(cfg.policy, (model if parts else Front(model)).double())
 
 
-def act(policy: Any, mode: str) -> dict[str, Any]:
+def act(name: str, policy: Any, mode: str) -> dict[str, Any]:
     """Act on fixed observations with fixed draws."""
     torch.manual_seed(0)
     policy.reset(explore=mode == "collect")
-    obs = np.random.default_rng(0).normal(size=(6, 4))
     kwargs = policy.begin_collect(0) if mode == "collect" else {}
-    return policy.act(obs, mode == "collect", **kwargs)
+    return policy.act(parity.observations(name, 6), mode == "collect", **kwargs)
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -95,7 +95,7 @@ def test_acting_is_deterministic_and_changes_nothing(name: str) -> None:
     for _ in range(2):  # new, and after learning
         before = parameter_hash(policy.model)
         for mode in ACTING:
-            assert same_tree(act(policy, mode), act(policy, mode))
+            assert same_tree(act(name, policy, mode), act(name, policy, mode))
             assert parameter_hash(policy.model) == before
         batch = next(batches_of(policy, cfg, parity.collect_block(cfg)))
         assert parameter_hash(policy.model) == before  # preparing batches changes nothing either
@@ -109,7 +109,7 @@ def test_learning_is_in_training_mode_also_after_acting(name: str) -> None:
     norms = [part.front[1] for part in policy.model.modules() if isinstance(part, Front)]
     batch = next(batches_of(policy, cfg, parity.collect_block(cfg)))
     for mode in ACTING:
-        act(policy, mode)
+        act(name, policy, mode)
         counts = [int(norm.get_buffer("num_batches_tracked")) for norm in norms]
         for _ in range(2):  # TD3 steps its actor at every second one
             policy.learn(batch)

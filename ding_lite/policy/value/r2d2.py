@@ -30,12 +30,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ding_lite.policy.sequences import RecurrentPolicy
+from ding_lite.policy.sequences import SEQUENCE_KEYS, RecurrentPolicy
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import pick, weighted_mean
 from ding_lite.rl_utils.exploration import epsilon_greedy
 from ding_lite.rl_utils.td import value_inv_transform, value_transform
-from ding_lite.utils.key import Key
+from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 
@@ -43,29 +43,22 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 class R2D2Policy(RecurrentPolicy, DQNPolicy):
     """R2D2 with epsilon-greedy exploration. Override `_loss` to change the objective."""
 
-    config: ClassVar[dict[str, Any]] = dict(
-        type="r2d2",
-        discount_factor=0.997,
-        nstep=5,
-        unroll_len=Key(40, "env steps of a sequence that are learned from; n_sample and sizes count sequences", low=1),
-        random_collect_size=Key(0, "sequences per rank with random actions before learning starts", low=0),
-        burnin_step=Key(20, "env steps before these that only bring the recurrent state up to date", low=0),
-        learn=dict(
-            update_per_collect=1,
-            learning_rate=0.0001,
-            value_rescale=Key(True, "learn rescaled values, so that rewards of any size can stay as they are"),
-            priority_eta=Key(
-                0.9, "eta: share of the largest error in a sequence's priority; the rest is the mean", low=0, high=1
+    config: ClassVar[dict[str, Any]] = merge_keys(
+        SEQUENCE_KEYS,
+        dict(
+            type="r2d2",
+            discount_factor=0.997,
+            nstep=5,
+            unroll_len=40,
+            random_collect_size=0,
+            burnin_step=20,
+            learn=dict(
+                update_per_collect=1,
+                batch_size=64,
+                learning_rate=0.0001,
+                value_rescale=Key(True, "learn rescaled values, so that rewards of any size can stay as they are"),
             ),
-        ),
-        collect=dict(
-            n_sample=Key(None, "sequences per rank and collect; None: one per environment", type=int, low=1),
-        ),
-        other=dict(
-            eps=dict(end=0.05),
-            replay_buffer=dict(
-                replay_buffer_size=Key(1000, "capacity: sequences of unroll_len env steps per rank", low=1),
-            ),
+            other=dict(eps=dict(end=0.05), replay_buffer=dict(replay_buffer_size=1000)),
         ),
     )
     config_without: ClassVar[tuple[str, ...]] = ("double", "noisy_net")

@@ -1,0 +1,50 @@
+"""Several agents in one network: the observations of each are rows of a batch.
+
+Shapes: B samples or environments, M agents, A actions of each, F features, G features of the global state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ding_lite.model.arguments import ObsShape
+from ding_lite.torch_utils.normalizer import MASK
+from ding_lite.utils.registry import ConfigError
+
+STATE, GLOBAL = "agent_state", "global_state"  # keys of what each agent observes, and of the state of the whole task
+
+
+def agent_shape(obs_shape: ObsShape, agent_num: int, agent_id: bool) -> Any:
+    """Return the shape of `agent_state` in what `fold_agents` returns."""
+    sizes = [obs_shape] if isinstance(obs_shape, int) else obs_shape
+    if not agent_id:
+        return obs_shape
+    if isinstance(sizes, Mapping) or len(sizes) != 1:
+        raise ConfigError(
+            f"policy.model.agent_id=True adds the agent's number to a vector, but the agents observe {obs_shape}: set "
+            "policy.model.agent_id=False."
+        )
+    return sizes[0] + agent_num
+
+
+def fold_agents(obs: Mapping[str, Tensor], dim: int, agent_id: bool) -> dict[str, Tensor]:
+    """Return the observations of all agents as rows: dimension `dim`, of B, becomes one of B M, agents last.
+
+    Args:
+        obs: `agent_state` `[..., B, M, ...]`, and if there are any, `action_mask` `[..., B, M, A]`, and `global_state`
+            `[..., B, G]`, which all agents get, or `[..., B, M, G]`.
+        dim: the dimension of B.
+        agent_id: add the agent's number to its vector, as a one-hot vector.
+    """
+    state = obs[STATE]
+    num = state.shape[dim + 1]
+    if agent_id:
+        state = torch.cat([state, torch.eye(num).to(state).expand(*state.shape[:-1], num)], -1)
+    folded = {STATE: state, **{key: obs[key] for key in (MASK, GLOBAL) if key in obs}}
+    if GLOBAL in folded and folded[GLOBAL].ndim == dim + 2:
+        folded[GLOBAL] = folded[GLOBAL].unsqueeze(dim + 1).expand(*state.shape[: dim + 2], -1)
+    return {key: part.flatten(dim, dim + 1) for key, part in folded.items()}

@@ -1,0 +1,74 @@
+"""The loss of QMIX is that of its equation, and an environment that it cannot learn from is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+
+from ding_lite.config import compile_config, set_shapes
+from ding_lite.envs.spaces import EnvSpec
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from tests.distributed import parity
+
+
+@pytest.mark.parametrize("mixer", [True, False])
+@pytest.mark.parametrize("double", [True, False])
+def test_the_target_mixes_the_largest_values_of_allowed_actions(mixer: bool, double: bool) -> None:
+    words = ["unroll_len=1", "model.lstm_type=None", f"model.mixer={mixer}", f"learn.double_q={double}"]
+    cfg = parity.compile_problem("qmix", "agents", [f"policy.{word}" for word in words])
+    policy: Any = parity.create_policy(cfg)
+    batch = parity.replay_everything(cfg, policy.to_samples(parity.collect_block(cfg)), parity.NUM_ENVS)
+    policy.learn(batch)  # the target network is another one from now on
+    target = policy._target_model
+    now, after = {key: part[0] for key, part in batch["obs"].items()}, batch["last_obs"]
+    q_BMA, target_BMA, chooser_BMA = (
+        network({key: part[None] for key, part in obs.items()})["logit"][0]
+        for network, obs in ((policy.model, now), (target, after), (policy.model if double else target, after))
+    )
+    q_B = policy.model(now["global_state"], mode="mix", q_XM=q_BMA.gather(-1, batch["action"][0][..., None])[..., 0])
+    best_BM = target_BMA.gather(-1, chooser_BMA.argmax(-1, keepdim=True))[..., 0]
+    next_B = target(after["global_state"], mode="mix", q_XM=best_BM)["total_q"]
+    y_B = batch["reward"][0] + cfg.policy.discount_factor * next_B * ~batch["done"][0]
+    error_B = y_B.detach() - q_B["total_q"]
+    loss, figures = policy.loss(batch)
+    torch.testing.assert_close(loss, error_B.square().mean())
+    torch.testing.assert_close(figures["priority"], error_B.detach().abs())
+
+
+AGENTS = Box(-1, 1, (2, 4))
+PLAIN = MultiDiscrete([3, 3])
+
+
+@pytest.mark.parametrize(
+    ("obs", "actions", "message"),
+    [
+        (Box(-1, 1, (4,)), Discrete(3), "Policy 'qmix' expects MultiDiscrete actions, got Discrete"),
+        (Box(-1, 1, (4,)), PLAIN, r"expected Dict observations with agent_state \[M, ...\], and"),
+        (Dict(agent_state=AGENTS, global_state=Box(-1, 1, (4,))), MultiDiscrete([3, 2]), "of M equal numbers"),
+        (Dict(agent_state=AGENTS), MultiDiscrete([3] * 3), "of M equal numbers"),
+        (Dict(agent_state=AGENTS), PLAIN, "mixer=True needs the key global_state in the observations"),
+    ],
+)
+def test_an_environment_without_agents_or_without_their_state_is_refused(obs: Any, actions: Any, message: str) -> None:
+    cfg = compile_config((dict(), dict(env=dict(env_id="CartPole-v1"), policy=dict(type="qmix"))))
+
+    def build() -> Any:
+        set_shapes(cfg, EnvSpec(obs, actions, 0))
+        return POLICY_REGISTRY.find("qmix")(cfg.policy)
+
+    with pytest.raises(ConfigError, match=message) as error:
+        build()
+    assert "\n" not in str(error.value)
+
+
+def test_di_engines_names_of_shapes_and_sizes_are_taken() -> None:
+    model = dict(agent_num=2, obs_shape=4, global_obs_shape=6, action_shape=3, hidden_size_list=[8], mixer=True)
+    policy = dict(model=model, collect=dict(unroll_len=7), learn=dict(target_update_theta=0.5, clip_value=10))
+    cfg = compile_config((dict(policy=policy), dict(env=dict(env_id="CartPole-v1"), policy=dict(type="qmix"))))
+    set_shapes(cfg, EnvSpec(Dict(agent_state=AGENTS, global_state=Box(-1, 1, (6,))), PLAIN, 0))
+    assert cfg.policy.unroll_len == 7
+    assert cfg.policy.learn.target_theta == 0.5
+    assert cfg.policy.model.encoder_hidden_size_list == [8]
