@@ -22,6 +22,7 @@ from ding_lite.envs import derive_seeds
 from ding_lite.envs.builders import find_builder
 from ding_lite.envs.wrappers import ENGINES
 from ding_lite.policy import Policy
+from ding_lite.utils.checkpoint.file import to_arrays
 from ding_lite.utils.origin import library_versions
 from ding_lite.utils.registry import (
     CONFIG_MODULE,
@@ -34,7 +35,6 @@ from ding_lite.utils.registry import (
 )
 from ding_lite.utils.seed import random_state, set_random_state, set_seed
 from ding_lite.utils.tree import tree_map
-from ding_lite.worker.collector import to_arrays
 
 REGISTRIES = {"env": ENV_REGISTRY, "policy": POLICY_REGISTRY, "model": MODEL_REGISTRY, "encoder": ENCODER_REGISTRY}
 

@@ -25,9 +25,10 @@ import torch
 from ding_lite.entry.actor_process import Actor, pack
 from ding_lite.entry.experiment import NoEnvironments, Source
 from ding_lite.entry.ray_instance import connect
-from ding_lite.entry.reporter import describe_collecting
 from ding_lite.entry.setup import RunSetup
+from ding_lite.entry.summary import describe_collecting
 from ding_lite.policy import Policy
+from ding_lite.utils.checkpoint.file import to_arrays
 from ding_lite.utils.ranks.collectives import allreduce_data
 from ding_lite.utils.ranks.heartbeat import heartbeat
 from ding_lite.utils.ranks.interrupt import InterruptGuard
@@ -35,7 +36,7 @@ from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import ConfigError, UserError
 from ding_lite.utils.seed import random_state, set_random_state
 from ding_lite.utils.tree import tree_map
-from ding_lite.worker.collector import to_arrays, to_numpy
+from ding_lite.worker.collector import to_numpy
 
 START_TIMEOUT = 300.0  # seconds that an actor may take to start, or `actor_timeout` if that is longer
 LOOK_PERIOD = 1.0  # seconds between looks for actors that hang, while none has finished

@@ -15,8 +15,8 @@ import torch
 
 from ding_lite.entry.callbacks import Callback, CallbackList
 from ding_lite.entry.keeper import RunKeeper
-from ding_lite.entry.reporter import describe_collecting
 from ding_lite.entry.setup import RunSetup
+from ding_lite.entry.summary import describe_collecting
 from ding_lite.entry.trackers import create_trackers
 from ding_lite.policy import Policy
 from ding_lite.torch_utils import NonFiniteError

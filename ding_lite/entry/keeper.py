@@ -19,7 +19,7 @@ from ding_lite.envs.spaces import spec_state
 from ding_lite.policy import Policy
 from ding_lite.reward_model import RewardModel
 from ding_lite.torch_utils import NonFiniteError
-from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint
+from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint, to_arrays
 from ding_lite.utils.checkpoint.run_directory import (
     changed_machines,
     check_exp_dir,
@@ -37,7 +37,6 @@ from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.seed import random_state, set_random_state
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import ReplayBuffer
-from ding_lite.worker.collector import to_arrays
 
 LONG_TRAINED = 10**10  # env steps, if a policy is given without them: it explores as at the end of its training
 

@@ -1,8 +1,7 @@
-"""The output of a run: the summary at its start, progress, figures, and the result."""
+"""The output of a run: progress, figures, and the result; the summary at its start is in `summary`."""
 
 from __future__ import annotations
 
-import textwrap
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -10,16 +9,13 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import numpy as np
-import torch
 from easydict import EasyDict
-from gymnasium import spaces
 from tqdm import tqdm
 
+from ding_lite.entry.summary import summary_of
 from ding_lite.envs import EnvSpec
 from ding_lite.policy import Policy
-from ding_lite.torch_utils.networks import is_small
 from ding_lite.utils.logger import COUNTS, ExperimentLogger, Progress
-from ding_lite.utils.ranks.machine_group import describe_ranks
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import UserError
 
@@ -29,7 +25,6 @@ STILL_ADVICE = (
     "as env.fire_reset of Atari does, or set policy.eval.eps above 0 if the policy has it. env.max_episode_steps ends "
     "such episodes."
 )
-WIDTH = 79  # characters of a line of the summary; a path may be longer
 WORDS = {"envstep": ("step", "iteration"), "train_iter": ("iteration", "epoch")}  # limit -> words of the progress line
 
 
@@ -63,28 +58,8 @@ class RunReporter(AbstractContextManager[Any]):
         self._policy = policy
         limit, words = total if total < 1e10 else None, WORDS[self.axis]
         self._progress = self._stack.enter_context(Progress(limit, get_rank() == 0, self._logger.info, step, words))
-        cfg, say = self.cfg, self._logger.info
-        for note in [*cfg.get("notes", []), *spec.notes]:
-            say(textwrap.fill(f"note: {note}", WIDTH, subsequent_indent="  ", break_long_words=False))
-        if cfg.policy.cuda and not torch.cuda.is_available():
-            say("policy.cuda=True, but no GPU is available: training on the CPU.")
-        if cfg.policy.precision == "bf16" and policy.device.type == "cpu" and not has_bf16():
-            say("policy.precision=bf16, but this processor has no bf16 instructions:\n  float32 is faster.")
-        if (cfg.policy.num_threads or 0) > torch.get_num_threads():
-            say(f"policy.num_threads={cfg.policy.num_threads} exceeds the cores: using {torch.get_num_threads()}.")
-        parameters = sum(parameter.numel() for parameter in policy.model.parameters())
-        chosen = " (a small network)" if cfg.policy.num_threads is None and is_small(policy.model) else ""
-        threads = f"{torch.get_num_threads()} thread(s) a rank{chosen}"
-        lines = {
-            "experiment": f"{cfg.policy.type} on {cfg.env.env_id or cfg.env.type}, seed {cfg.seed}",
-            "device": f"{policy.device}, {threads}, {cfg.policy.precision}",
-            "ranks": describe_ranks() if get_world_size() > 1 else "1 (one process)",
-            **source,
-            "observation": describe_space(spec.observation_space),
-            "parameters": f"{parameters:,}",
-            "results": self.exp_dir,
-        }
-        say("\n".join(f"{key:>12}  {value}" for key, value in lines.items()))
+        for message in summary_of(self.cfg, policy, source, spec, self.exp_dir):
+            self._logger.info(message)
 
     def changed(self, changes: Sequence[str]) -> None:
         """Record which values of the config a resumed run changes: its total_config.py has those that it began with."""
@@ -243,11 +218,6 @@ class RunReporter(AbstractContextManager[Any]):
         return f"{env_step}iteration {counts['train_iter']}"
 
 
-def has_bf16() -> bool:
-    """Return whether the processor has instructions for bfloat16."""
-    return bool(torch.cpu.get_capabilities().get("avx512_bf16"))
-
-
 def describe_numbers(numbers: Mapping[str, float]) -> str:
     """Return the means of `env.info_keys` as text, to be appended to the return of an evaluation."""
     return "".join(f", {name.removeprefix('info/')} {value:.4g}" for name, value in numbers.items())
@@ -258,46 +228,3 @@ def describe_evaluation(policy: Policy) -> str:
     cfg = policy.current_config.eval
     notes = {"epsilon": cfg.get("eps"), "averaged weights, share of the newest": cfg.average}
     return "".join(f", {name} {value:.3g}" for name, value in notes.items() if value)
-
-
-def describe_space(space: spaces.Space[Any]) -> str:
-    """Return a short description of a space: shape, dtype and range."""
-    if isinstance(space, spaces.Dict):
-        return "; ".join(f"{key}: {describe_space(part)}" for key, part in space.items())
-    if not isinstance(space, spaces.Box):
-        return str(space)
-    low, high = np.min(space.low), np.max(space.high)
-    return f"{space.shape} {space.dtype}, {low:.4g} to {high:.4g}"
-
-
-def describe_collecting(cfg: EasyDict, per: str, count: int) -> dict[str, str]:
-    """Return the lines of the summary that describe a run that collects.
-
-    `cfg` is the config before `policy.divide`. `count` units collect; `per` names one: 'a rank' or 'an observer'.
-    """
-    n_env, batch_size, collect = cfg.env.collector_env_num, cfg.policy.learn.batch_size, cfg.policy.collect
-    size, unit = (collect.get("n_sample") or n_env) * cfg.policy.get("unroll_len", 1), "env steps"
-    if "n_episode" in collect:
-        size, unit = collect.n_episode, "episodes"
-    batch, batches = _shares(cfg, batch_size, get_world_size())
-    (own_size, sizes), (own_env, envs) = (_shares(cfg, number, count) for number in (size, n_env))
-    return {
-        "batch": f"{batch} a rank, {batches} global, {describe_updates(cfg)}",
-        "collect": f"{own_size} {unit} {per}, {sizes} global",
-        "environments": f"{own_env} {per} ({cfg.env.manager.type}), {envs} global; "
-        f"{cfg.env.evaluator_env_num} evaluate",
-    }
-
-
-def _shares(cfg: EasyDict, size: int, count: int) -> tuple[str, int]:
-    """Return the part of one of `count` units in a size of the config, or the mean part if they differ, and the sum."""
-    whole = size if cfg.policy.get("divide") else size * count
-    return f"{whole / count:.1f}".removesuffix(".0"), whole
-
-
-def describe_updates(cfg: EasyDict) -> str:
-    """Return how many updates or epochs follow each collect, for the summary."""
-    learn = cfg.policy.learn
-    if "update_per_collect" in learn:
-        return f"{learn.update_per_collect} updates a collect" if learn.update_per_collect else "1 update an env step"
-    return f"{learn.get('epoch_per_collect', 1)} epochs a collect"

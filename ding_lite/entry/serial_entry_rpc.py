@@ -29,8 +29,8 @@ from torch.futures import Future
 from ding_lite.entry.callbacks import Callback
 from ding_lite.entry.experiment import Experiment, NoEnvironments, Source
 from ding_lite.entry.pipelines import refuse_actors, refuse_normalization
-from ding_lite.entry.reporter import describe_collecting, describe_updates
 from ding_lite.entry.setup import RunSetup, policy_process, prepare_run
+from ding_lite.entry.summary import describe_collecting, describe_updates
 from ding_lite.envs import derive_seeds
 from ding_lite.policy import Policy
 from ding_lite.utils.key import declared_keys

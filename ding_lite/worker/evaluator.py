@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gymnasium.vector import VectorEnv
 
+from ding_lite.utils.checkpoint.file import storable, to_arrays, to_tensors
 from ding_lite.utils.ranks.collectives import broadcast_object_list
 from ding_lite.utils.ranks.heartbeat import heartbeat
 from ding_lite.utils.seed import derive_seeds, random_state, set_random_state
 from ding_lite.utils.tree import tree_leaves, tree_map
-from ding_lite.worker.collector import storable, to_arrays, to_tensors
 
 if TYPE_CHECKING:
     from ding_lite.policy import Policy

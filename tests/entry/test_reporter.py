@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from ding_lite.entry.reporter import describe_space
+from ding_lite.entry.summary import describe_space
 from tests.entry.helpers import metrics, run
 
 
@@ -55,7 +55,7 @@ def test_returns_that_leave_the_support_are_told_once(tmp_path: Path, capfd: pyt
 def test_bf16_on_a_processor_without_it_is_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("ding_lite.entry.reporter.torch.cpu.get_capabilities", lambda: {"avx512_bf16": False})
+    monkeypatch.setattr("ding_lite.entry.summary.torch.cpu.get_capabilities", lambda: {"avx512_bf16": False})
     run("policy.precision=bf16", max_env_step=8)
     assert "this processor has no bf16 instructions" in capfd.readouterr().err
 

@@ -1,4 +1,4 @@
-"""Checkpoint files. A crash cannot leave a half-written one, and reading one cannot run code."""
+"""Checkpoint files, and what they hold. A crash cannot leave a half-written one; reading one cannot run code."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import hashlib
 import os
 import pickle
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
 
+import numpy as np
 import torch
 from torch.serialization import get_unsafe_globals_in_checkpoint
 
@@ -19,6 +20,7 @@ from ding_lite.utils.registry import UserError
 FORMAT = "ding_lite"
 # The errors of file systems that cannot write the names in a directory to disk on demand.
 FSYNC_UNSUPPORTED = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF)
+PLAIN = (bool, int, float, str, type(None))
 VERSION = 1  # version of the file layout; raise it when older code could not read what is written
 
 
@@ -179,3 +181,43 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+def to_tensors(state: Any) -> Any:
+    """Return nested dicts and lists in which each array is a tensor that shares its memory; other leaves stay."""
+    return _map_leaves(lambda leaf: torch.from_numpy(leaf) if isinstance(leaf, np.ndarray) else leaf, state)
+
+
+def to_arrays(state: Any) -> Any:
+    """Return nested dicts and lists in which each tensor is an array that shares its memory; other leaves stay."""
+    return _map_leaves(lambda leaf: leaf.numpy() if isinstance(leaf, torch.Tensor) else leaf, state)
+
+
+def storable(values: Any) -> Any:
+    """Return a copy of the values of an attribute that a checkpoint can hold: tuples become lists.
+
+    Raises:
+        UserError: they are not numbers, texts, arrays of numbers, or lists and dicts of these.
+    """
+    if isinstance(values, list | tuple):
+        return [storable(part) for part in values]
+    if isinstance(values, dict):
+        return {key: storable(part) for key, part in values.items()}
+    if isinstance(values, np.ndarray):
+        with suppress(TypeError, ValueError):  # torch has no such type
+            return torch.from_numpy(values.copy()).numpy()
+    if isinstance(values, np.generic):
+        values = values.item()
+    if type(values) in PLAIN:
+        return values
+    found = f"array of {values.dtype}" if isinstance(values, np.ndarray) else type(values).__name__
+    raise UserError(
+        f"set_attr: expected numbers, texts, arrays of numbers, or lists and dicts of these, which a checkpoint can "
+        f"hold, got: {found}."
+    )
+
+
+def _map_leaves(fn: Callable[[Any], Any], state: Any) -> Any:
+    if isinstance(state, list):
+        return [_map_leaves(fn, part) for part in state]
+    return {key: _map_leaves(fn, part) for key, part in state.items()} if isinstance(state, dict) else fn(state)
