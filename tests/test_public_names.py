@@ -23,13 +23,13 @@ NAMES = {
         serial_pipeline_reward_model_onpolicy serial_pipeline_rpc
     """,
     "ding_lite.envs": """
-        ENV_DEFAULTS EnvError EnvSpec EpisodeMonitor check_env create_vector_env derive_seeds make_gymnasium
+        ENV_DEFAULTS EnvError EnvSpec EpisodeMonitor LastStep check_env create_vector_env derive_seeds make_gymnasium
     """,
     "ding_lite.model": """
         ACER ActorCritic BC BDQ C51DQN ContinuousBC ContinuousQAC ConvEncoder DQN DRQN DiscreteBC DiscreteHead
-        DiscreteQAC DistributionHead DuelingHead FCEncoder FQF FractionHead HybridQAC IMPALAConvEncoder IQN MLP
-        NoisyLinear PDQN PG QAC QACDIST QACEnsemble QACQuantile QMix QRDQN QVAC QuantileHead RainbowDQN RecurrentCore
-        RecurrentQAC SQN VAC ValueNetwork create_encoder
+        DiscreteQAC DistributionHead DuelingHead FCEncoder FQF FractionHead GTrXL HybridQAC IMPALAConvEncoder
+        IQN MLP NoisyLinear PDQN PG QAC QACDIST QACEnsemble QACQuantile QMix QRDQN QVAC QuantileHead RainbowDQN
+        RecurrentCore RecurrentQAC SQN VAC ValueNetwork create_encoder
     """,
     "ding_lite.policy": """
         A2CPolicy ACERPolicy BCPolicy BDQPolicy C51Policy CQLPolicy D4PGPolicy DDPGPolicy DQNPolicy DiscreteCQLPolicy

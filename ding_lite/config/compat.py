@@ -185,6 +185,8 @@ OLD_ANTS, CONTACTS = ("Ant-v2", "Ant-v3"), "env.kwargs.use_contact_forces"  # of
 HYBRID_POLICIES = {"ddpg": "paddpg"}
 # Policies that have another class if their networks have a memory.
 RECURRENT_POLICIES = {"sac": "recurrent_sac", "td3": "recurrent_td3"}
+# Policies of DI-engine that are others with a transformer as memory.
+TRANSFORMER_POLICIES = {"r2d2_gtrxl": "r2d2"}
 # Other names of types and optimizers, and the name used here; with an empty buffer type, policy.priority determines it.
 NAMES: dict[str, dict[str, str]] = {
     "env_manager": {
@@ -247,13 +249,20 @@ def _rename_type(part: str, name: Any, path: str, notes: list[str]) -> Any:
 
 def choose_variant(user: dict[str, Any], notes: list[str]) -> None:
     """Replace the type of a policy by that of its variant for hybrid actions, or for networks with a memory."""
-    name, lstm_type = get_key(user, "policy.type"), get_key(user, "policy.model.lstm_type")
+    name, model = get_key(user, "policy.type"), get_key(user, "policy.model") or {}
+    memory = next(((key, model[key]) for key in ("lstm_type", "memory") if model.get(key) is not None), None)
     if not isinstance(name, str):
+        return
+    if name in TRANSFORMER_POLICIES:
+        variant = TRANSFORMER_POLICIES[name]
+        set_key(user, "policy.type", variant)
+        set_key(user, "policy.model.memory", get_key(user, "policy.model.memory", "gtrxl"))
+        notes.append(f"policy.type '{name}' is '{variant}' with model.memory='gtrxl' here.")
         return
     if name in HYBRID_POLICIES and "hybrid" in given_action_spaces(user).values():
         variant, option = HYBRID_POLICIES[name], "action_space='hybrid'"
-    elif name in RECURRENT_POLICIES and lstm_type is not None:
-        variant, option = RECURRENT_POLICIES[name], f"model.lstm_type={lstm_type!r}"
+    elif name in RECURRENT_POLICIES and memory is not None:
+        variant, option = RECURRENT_POLICIES[name], f"model.{memory[0]}={memory[1]!r}"
     else:
         return
     set_key(user, "policy.type", variant)

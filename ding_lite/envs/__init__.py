@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ding_lite.envs.builders import make_gymnasium as make_gymnasium
     from ding_lite.envs.episode_monitor import EpisodeMonitor as EpisodeMonitor
     from ding_lite.envs.keys import ENV_DEFAULTS as ENV_DEFAULTS
+    from ding_lite.envs.last_step import LastStep as LastStep
     from ding_lite.envs.returned import EnvError as EnvError
     from ding_lite.envs.spaces import EnvSpec as EnvSpec
     from ding_lite.envs.vector_env import check_env as check_env

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ding_lite.model.encoders import FCEncoder as FCEncoder
     from ding_lite.model.encoders import IMPALAConvEncoder as IMPALAConvEncoder
     from ding_lite.model.encoders import create_encoder as create_encoder
+    from ding_lite.model.gtrxl import GTrXL as GTrXL
     from ding_lite.model.hybrid_qac import PDQN as PDQN
     from ding_lite.model.hybrid_qac import HybridQAC as HybridQAC
     from ding_lite.model.image import ConvEncoder as ConvEncoder

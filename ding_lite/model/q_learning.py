@@ -16,7 +16,7 @@ from ding_lite.model.encoders import create_encoder
 from ding_lite.model.masks import allowed_mean, find_mask, obey_mask
 from ding_lite.model.mlp import MLP, Activation
 from ding_lite.model.noisy import NoisyLinear
-from ding_lite.model.recurrent import RecurrentCore, run_core
+from ding_lite.model.recurrent import CoreChoice, create_core, run_core
 from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
 
@@ -179,6 +179,7 @@ class DRQN(ValueNetwork):
         action_shape: number of actions.
         dueling: compute Q from a value and advantages, see `DuelingHead`.
         lstm_type: 'normal', 'pytorch' or 'gru', see `RecurrentCore`.
+        memory: 'gtrxl' takes a transformer with memory instead, see `create_core`.
         res_link: add the encoder's features to those of the recurrent core.
         **options: see `ValueNetwork`.
     """
@@ -192,13 +193,14 @@ class DRQN(ValueNetwork):
         dueling: bool = True,
         *args: Any,
         lstm_type: str = "normal",
+        memory: CoreChoice = None,
         res_link: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(obs_shape, encoder_hidden_size_list, *args, **options)
         size = encoder_hidden_size_list[-1]
         self._res_link = res_link
-        self.core = RecurrentCore(size, size, lstm_type)
+        self.core = create_core(size, lstm_type, memory)
         head = DuelingHead if dueling else DiscreteHead
         self.head = head(output_size=single_size(action_shape), **self.head_options)
 

@@ -8,17 +8,19 @@ Shapes: T rows of a sequence, B sequences, F features of a row, H features of th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ding_lite.model.gtrxl import GTrXL, State
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_leaves, tree_map
 
-State = dict[str, Tensor]
+GTRXL: dict[str, Any] = dict(memory_len=32, layer_num=2, head_num=2, gate_bias=2.0)  # options, and usual values
+CoreChoice = str | Mapping[str, Any] | None
 
 
 class LSTM(nn.LSTM):
@@ -168,9 +170,29 @@ class RecurrentCore(nn.Module):
         return y_TBH, state, state_K
 
 
+def create_core(size: int, lstm_type: str | None, memory: CoreChoice) -> RecurrentCore | GTrXL:
+    """Return the recurrent core of a network.
+
+    Args:
+        size: features of a row, and of the output.
+        lstm_type: see `RecurrentCore`.
+        memory: 'gtrxl', or a dict of `type` and options of `GTrXL`, for that core; None: one with `lstm_type`.
+    """
+    if memory is None:
+        return RecurrentCore(size, size, lstm_type or "")
+    options = {"type": memory} if isinstance(memory, str) else dict(memory)
+    name = options.pop("type", None)
+    wrong = [key for key, value in options.items() if not (type(value) is type(GTRXL.get(key, "")) and value > 0)]
+    if name != "gtrxl" or wrong:
+        raise ConfigError(
+            f"policy.model.memory: expected 'gtrxl', or a dict with that type and any of {GTRXL}, got {memory!r}."
+        )
+    return GTrXL(size, size, **(GTRXL | options))
+
+
 def run_core(
     encoder: nn.Module,
-    core: RecurrentCore,
+    core: RecurrentCore | GTrXL,
     obs: Any,
     prev_state: State | None = None,
     episode_start: Tensor | None = None,

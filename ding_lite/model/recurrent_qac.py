@@ -11,8 +11,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from ding_lite.model.arguments import with_arguments_of
+from ding_lite.model.gtrxl import GTrXL, State
 from ding_lite.model.qac import QAC
-from ding_lite.model.recurrent import RecurrentCore, State, run_core, unroll
+from ding_lite.model.recurrent import CoreChoice, RecurrentCore, create_core, run_core, unroll
 from ding_lite.utils.registry import MODEL_REGISTRY
 
 
@@ -25,7 +26,7 @@ class SequenceEncoder(nn.Module):
         owner: the network that has this memory, 'actor' or 'critic'.
     """
 
-    def __init__(self, encoder: nn.Module, core: RecurrentCore, owner: str) -> None:
+    def __init__(self, encoder: nn.Module, core: RecurrentCore | GTrXL, owner: str) -> None:
         super().__init__()
         self.encoder, self.core, self.owner = encoder, core, owner
 
@@ -55,6 +56,7 @@ class RecurrentQAC(QAC):
 
     Args:
         lstm_type: 'lstm', 'gru' or 'normal', see `RecurrentCore`.
+        memory: 'gtrxl' takes a transformer with memory instead, see `create_core`.
         **options: see `QAC`.
     """
 
@@ -63,13 +65,14 @@ class RecurrentQAC(QAC):
         self,
         *args: Any,
         lstm_type: str = "lstm",
+        memory: CoreChoice = None,
         encoder_hidden_size_list: Sequence[int] = (64,),
         **options: Any,
     ) -> None:
         super().__init__(*args, encoder_hidden_size_list=encoder_hidden_size_list, **options)
         for name in ("actor", "critic"):
             network = getattr(self, name)
-            network.encoder = SequenceEncoder(network.encoder, RecurrentCore(self.size, self.size, lstm_type), name)
+            network.encoder = SequenceEncoder(network.encoder, create_core(self.size, lstm_type, memory), name)
 
     def forward(self, inputs: Any, mode: str, **sequence: Any) -> dict[str, Any]:
         """Return the result of the method named `mode`.

@@ -16,7 +16,7 @@ from ding_lite.model.masks import obey_mask
 from ding_lite.model.mlp import MLP
 from ding_lite.model.q_learning import ValueNetwork
 from ding_lite.model.qac import ActorCritic
-from ding_lite.model.recurrent import RecurrentCore, run_core
+from ding_lite.model.recurrent import CoreChoice, create_core, run_core
 from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
 
@@ -43,6 +43,7 @@ class VAC(ActorCritic):
         bound_type: 'tanh' keeps mu between -1 and 1; None: no bound.
         lstm_type: put a recurrent core after the shared encoder: 'lstm', 'gru' or 'normal', see `RecurrentCore`. The
             observations are then sequences. None: none.
+        memory: 'gtrxl' puts a transformer with memory there instead, see `create_core`.
         **options: see `ActorCritic`.
     """
 
@@ -62,6 +63,7 @@ class VAC(ActorCritic):
         fixed_sigma_value: float = 0.3,
         bound_type: str | None = None,
         lstm_type: str | None = None,
+        memory: CoreChoice = None,
         **options: Any,
     ) -> None:
         super().__init__(obs_shape, encoder_hidden_size_list=encoder_hidden_size_list, **options)
@@ -70,7 +72,7 @@ class VAC(ActorCritic):
             self.encoder = self.new_encoder()
         else:
             self.actor_encoder, self.critic_encoder = self.new_encoder(), self.new_encoder()
-        self.core = RecurrentCore(self.size, self.size, lstm_type) if lstm_type else None
+        self.core = create_core(self.size, lstm_type, memory) if lstm_type or memory else None
         self.actor_head = create_actor_head(
             [self.size, *self.actor_sizes],
             action_shape,

@@ -7,7 +7,7 @@ Shapes: T steps of a collect, N environments, B environments of a minibatch, K e
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -125,6 +125,11 @@ class RecurrentPolicy(Policy):
     def _load_state_dict_collect(self, state: dict[str, Any]) -> None:
         super()._load_state_dict_collect(state)
         self._collect_state.load_state_dict(state)
+
+
+def remembers(model: Mapping[str, Any]) -> str | None:
+    """Return the key of `policy.model` that gives an actor-critic a recurrent core; None if none does."""
+    return next((key for key in ("lstm_type", "memory") if model.get(key)), None)
 
 
 def after_burnin(batch: dict[str, Any], burnin: int) -> dict[str, Any]:

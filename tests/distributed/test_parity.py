@@ -72,7 +72,7 @@ OPTIONS = {
         parity.SEQUENCES["r2d2"],
         [*parity.SEQUENCES["r2d2"], "policy.priority=True", "policy.priority_IS_weight=True",
          "policy.learn.value_rescale=False", "policy.model.lstm_type=pytorch", "policy.learn.target_theta=0.1"],
-        [*parity.SEQUENCES["r2d2"], "policy.model.lstm_type=gru", "policy.model.res_link=True"],
+        [*parity.SEQUENCES["r2d2"], "policy.model.memory=gtrxl", "policy.model.res_link=True"],
     ],
     "sqn": [[], ["policy.nstep=3", "policy.priority=True", "policy.priority_IS_weight=True"]],
     "pdqn": [

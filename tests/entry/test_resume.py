@@ -44,7 +44,7 @@ SHORT = {
         "policy.learn.learner.hook.log_show_after_iter=3", "policy.eval.evaluator.eval_freq=8",
     ],
 }  # fmt: skip
-SHORT["recurrent ppo"] = [*SHORT["ppo"], "policy.model.lstm_type=gru", "policy.model.share_encoder=True"]
+SHORT["recurrent ppo"] = [*SHORT["ppo"], "policy.model.memory=gtrxl", "policy.model.share_encoder=True"]
 SAVES = {"dqn": 50, "ppo": 8, "r2d2": 100, "recurrent ppo": 8}  # learner iterations
 PAIRS = {
     "dqn": (cartpole_dqn_config, serial_pipeline),

@@ -108,6 +108,8 @@ ppo | on_policy=False | policy.on_policy: expected True for policy 'ppo'
 ppo | collect.n_episode=8 | Unknown key 'policy.collect.n_episode'
 ppo | model.lstm_type=lstm model.share_encoder=False | lstm_type=lstm is not possible with share_encoder=False
 ppo | model.lstm_type=rnn | lstm_type must be one of normal, pytorch, lstm, gru, got 'rnn'
+ppo | model.memory=gtrx | memory: expected 'gtrxl', or a dict with that type
+impala | model.memory=gtrxl | memory=gtrxl is not possible with policy 'impala'
 ppo_offpolicy | model.lstm_type=lstm | lstm_type=lstm is not possible with policy 'ppo_offpolicy'
 ppo_offpolicy | learn.kl_adaptive=True | Unknown key 'policy.learn.kl_adaptive'
 ppo_offpolicy | learn.kl_early_stop=True | Unknown key 'policy.learn.kl_early_stop'

@@ -171,12 +171,13 @@ def train(name: str, exp_name: str, *words: str, **options: Any) -> Any:
     return pipeline((module.main_config, module.create_config), seed=0, overrides=overrides, **options)
 
 
-@pytest.mark.parametrize(("name", "lstm_type"), [("ppo", "lstm"), ("ppo", "gru"), ("r2d2", "lstm")])
-def test_it_learns_what_needs_a_memory(
-    name: str, lstm_type: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    ("name", "core"),
+    [("ppo", "lstm_type=lstm"), ("ppo", "lstm_type=gru"), ("ppo", "memory=gtrxl"), ("r2d2", "memory=gtrxl")],
+)
+def test_it_learns_what_needs_a_memory(name: str, core: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    words = ["env.length=4", f"policy.model.lstm_type={lstm_type}", "policy.eval.evaluator.eval_freq=40"]
+    words = ["env.length=4", f"policy.model.{core}", "policy.eval.evaluator.eval_freq=40"]
     train(name, "run", *words, max_env_step=8000)
     assert json.loads(Path("run/result.json").read_text())["stop_reason"] == "stop_value"
 

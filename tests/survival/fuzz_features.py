@@ -77,6 +77,7 @@ FEATURES: tuple[dict[str, Any], ...] = (
     {"policy.random_collect_size": 100},
     {"policy.model.dueling": True},
     {"policy.model.lstm_type": "gru"},
+    {"policy.model.memory": "gtrxl"},
     {"policy.model.share_encoder": False},
     {"policy.learn.learning_rate": {"type": "cosine", "start": 1e-3, "end": 1e-4, "over": 600, "by": "env_step"}},
     {"policy.learn.learning_rate": {"type": "linear", "start": 1e-3, "end": 1e-4, "over": 40, "by": "iteration"}},

@@ -41,7 +41,7 @@ from ding_lite.policy.policy_gradient.a2c import (
     init_parameters,
     normalize_advantages,
 )
-from ding_lite.policy.sequences import Sequences
+from ding_lite.policy.sequences import Sequences, remembers
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.distribution import kl_divergence, log_prob, log_prob_entropy, mode, sample
 from ding_lite.rl_utils.policy_gradient import clipped_objective, pretrained_kl, squared_value_error
@@ -99,7 +99,7 @@ class PPOPolicy(Policy):
     actor_mode = "compute_actor"
     stored_outputs = ("logit", "value", "prev_state", "logit_pretrained")
     transition_with_policy_data = True
-    recurrent: ClassVar[bool] = True  # whether its model may have `lstm_type`
+    recurrent: ClassVar[bool] = True  # whether its model may have a recurrent core
     _pretrained: nn.Module | None = None
     trainer_keys: ClassVar[tuple[str, ...]] = ("learn.kl_early_stop", "learn.kl_adaptive", "learn.target_kl")
     logged_figures: ClassVar[tuple[str, ...]] = (
@@ -115,7 +115,7 @@ class PPOPolicy(Policy):
 
     def __init__(self, cfg: EasyDict, *args: Any, **kwargs: Any) -> None:
         """Build the policy as `Policy` does. Without the learn mode it can still compute its loss."""
-        self._sequences = Sequences(self) if cfg.model.get("lstm_type") else None
+        self._sequences = Sequences(self) if remembers(cfg.model) else None
         self._adapted_kl_beta: float | None = None  # value after changes by `kl_adaptive`
         super().__init__(cfg, *args, **kwargs)
 
@@ -320,8 +320,8 @@ def check_kl_keys(cfg: EasyDict) -> None:
         raise ConfigError(
             f"{path} contradicts kl_adaptive=True, which adapts kl_beta to KL(pi_old || pi_new): drop one."
         )
-    if policy.model.get("lstm_type"):
-        raise ConfigError(f"{path} is not possible with policy.model.lstm_type: leave one out.")
+    if key := remembers(policy.model):
+        raise ConfigError(f"{path} is not possible with policy.model.{key}: leave one out.")
     if cfg.env.norm_obs.use_norm:
         raise ConfigError(
             f"{path} is not possible with env.norm_obs=True: the pretrained policy would see observations that are "
