@@ -182,8 +182,8 @@ def create_core(size: int, lstm_type: str | None, memory: CoreChoice) -> Recurre
         return RecurrentCore(size, size, lstm_type or "")
     options = {"type": memory} if isinstance(memory, str) else dict(memory)
     name = options.pop("type", None)
-    wrong = [key for key, value in options.items() if not (type(value) is type(GTRXL.get(key, "")) and value > 0)]
-    if name != "gtrxl" or wrong:
+    known = all(key in GTRXL and type(value) is type(GTRXL[key]) and value > 0 for key, value in options.items())
+    if name != "gtrxl" or not known:
         raise ConfigError(
             f"policy.model.memory: expected 'gtrxl', or a dict with that type and any of {GTRXL}, got {memory!r}."
         )
