@@ -180,7 +180,7 @@ def create_core(size: int, lstm_type: str | None, memory: CoreChoice) -> Recurre
     """
     if memory is None:
         return RecurrentCore(size, size, lstm_type or "")
-    options = {"type": memory} if isinstance(memory, str) else dict(memory)
+    options: dict[str, Any] = {"type": memory} if isinstance(memory, str) else dict(memory)
     name = options.pop("type", None)
     known = all(key in GTRXL and type(value) is type(GTRXL[key]) and value > 0 for key, value in options.items())
     if name != "gtrxl" or not known:
