@@ -30,8 +30,7 @@ from ding_lite.entry.summary import describe_collecting
 from ding_lite.policy import Policy
 from ding_lite.utils.checkpoint.file import to_arrays
 from ding_lite.utils.ranks.collectives import allreduce_data
-from ding_lite.utils.ranks.heartbeat import heartbeat
-from ding_lite.utils.ranks.interrupt import InterruptGuard
+from ding_lite.utils.ranks.heartbeat import InterruptGuard, heartbeat
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import ConfigError, UserError
 from ding_lite.utils.seed import random_state, set_random_state

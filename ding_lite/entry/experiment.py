@@ -21,8 +21,7 @@ from ding_lite.entry.trackers import create_trackers
 from ding_lite.policy import Policy
 from ding_lite.torch_utils import NonFiniteError
 from ding_lite.utils.ranks.collectives import allreduce_data
-from ding_lite.utils.ranks.heartbeat import cleaning_up
-from ding_lite.utils.ranks.interrupt import InterruptGuard
+from ding_lite.utils.ranks.heartbeat import InterruptGuard, cleaning_up
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import UserError
 from ding_lite.worker import Learner, ReplayBuffer

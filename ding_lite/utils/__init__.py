@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ding_lite.utils.ranks.collectives import broadcast_object_list as broadcast_object_list
     from ding_lite.utils.ranks.context import DDPContext as DDPContext
     from ding_lite.utils.ranks.flat_parameters import FlatParameters as FlatParameters
+    from ding_lite.utils.ranks.heartbeat import InterruptGuard as InterruptGuard
     from ding_lite.utils.ranks.heartbeat import heartbeat as heartbeat
-    from ding_lite.utils.ranks.interrupt import InterruptGuard as InterruptGuard
     from ding_lite.utils.ranks.ranks import get_local_rank as get_local_rank
     from ding_lite.utils.ranks.ranks import get_rank as get_rank
     from ding_lite.utils.ranks.ranks import get_world_size as get_world_size

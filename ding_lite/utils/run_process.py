@@ -14,7 +14,7 @@ from functools import partial
 from types import FrameType
 from typing import Protocol
 
-from ding_lite.utils.ranks.interrupt import SIGNALS
+from ding_lite.utils.ranks.heartbeat import SIGNALS
 from ding_lite.utils.ranks.launch_environment import usable_cores
 
 PR_SET_PDEATHSIG = 1  # option of Linux's prctl: the signal to receive when the parent ends

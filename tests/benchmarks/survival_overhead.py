@@ -40,7 +40,7 @@ SWITCHES: dict[str, tuple[str, tuple[str, ...]]] = {
 # episodes that can be replayed, checkpoints. Of the wrappers around the environments, only their own lines count.
 SURVIVING = re.compile(
     r"StepCheck\.|SeededEnv\.reset|RunKeeper|Experiment\.finished|"
-    r"ding_lite/(?:utils/ranks/(?:heartbeat|interrupt|watchdog)|torch_utils/drift|utils/checkpoint/\w+)\.py|"
+    r"ding_lite/(?:utils/ranks/(?:heartbeat|watchdog)|utils/checkpoint/\w+)\.py|"
     r"ding_lite/envs/(?:seeded_env|restorable)\.py:\d+\)$"
 )
 WAITING = re.compile(r"ding_lite/utils/ranks/machine_group\.py")

@@ -28,7 +28,7 @@ from ding_lite.utils.ranks import peers
 from ding_lite.utils.ranks.collectives import all_gather_object, allreduce_data, broadcast_object_list
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
-from ding_lite.utils.ranks.interrupt import InterruptGuard
+from ding_lite.utils.ranks.heartbeat import InterruptGuard
 from ding_lite.utils.ranks.machine_group import SLOT, describe_ranks, machine_group
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from tests.distributed.launcher import finish, free_port, launch, run_ranks, say, start, start_forked

@@ -27,8 +27,7 @@ import torch.distributed as dist
 from ding_lite.utils.ranks import peers, watchdog
 from ding_lite.utils.ranks.collectives import broadcast_object_list
 from ding_lite.utils.ranks.context import DDPContext
-from ding_lite.utils.ranks.heartbeat import cleaning_up, heartbeat, waiting
-from ding_lite.utils.ranks.interrupt import InterruptGuard
+from ding_lite.utils.ranks.heartbeat import InterruptGuard, cleaning_up, heartbeat, waiting
 from ding_lite.utils.ranks.machine_group import machine_group
 from ding_lite.utils.ranks.ranks import get_rank
 from ding_lite.utils.registry import UserError

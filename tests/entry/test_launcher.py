@@ -27,7 +27,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from ding_lite.entry import LaunchError, launch
 from ding_lite.entry.launcher import Cause, _explain, first_failure, read_cause
 from ding_lite.utils import UserError, allreduce_data, get_rank, get_world_size
-from ding_lite.utils.ranks.heartbeat import record_cause
+from ding_lite.utils.ranks.launch_environment import record_cause
 from tests.distributed.launcher import Forked, finish, start_forked
 from tests.entry.helpers import CONFIG, SHORT, pair, result
 

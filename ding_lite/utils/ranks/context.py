@@ -25,9 +25,8 @@ import torch.distributed as dist
 # its exit.
 import torch.distributed.nn.functional
 
-from ding_lite.utils.ranks.heartbeat import read_seconds, record_cause, waiting
-from ding_lite.utils.ranks.interrupt import INTERRUPTED
-from ding_lite.utils.ranks.launch_environment import Launch, read_launch, set_variables
+from ding_lite.utils.ranks.heartbeat import INTERRUPTED, waiting
+from ding_lite.utils.ranks.launch_environment import Launch, read_launch, read_seconds, record_cause, set_variables
 from ding_lite.utils.ranks.machine_group import leave_machine_group, watch_machine_group
 from ding_lite.utils.ranks.meeting import Meeting, find_meeting_place, is_loopback, loopback_interface, meet, show_place
 from ding_lite.utils.ranks.peers import check_versions, choose_backend

@@ -1,13 +1,18 @@
-"""The main thread reports its progress, which the thread of `watchdog` observes, and the cause of its end."""
+"""What the main thread tells the watchdog's thread, its progress and its end, and which signals ask it to stop."""
 
 from __future__ import annotations
 
-import json
 import os
-import re
-import time
+import signal
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # SLURM can send SIGUSR1 before a time limit
+INTERRUPTED = "Interrupted."
 
 
 class _Waiting:
@@ -80,34 +85,69 @@ def waiting() -> _Waiting:
     return _waits
 
 
-def read_seconds(name: str, default: str, given: float | None = None) -> float:
-    """Return a time-out: `given`, else the environment variable `name`, else `default`.
-
-    Raises:
-        SystemExit: with one line, if it is not a number of seconds > 0.
-    """
-    text = os.environ.get(name, default) if given is None else str(given)
-    if not re.fullmatch(r"\d*\.?\d+|\d+\.", text) or float(text) == 0:
-        raise SystemExit(f"time-out ({name}): expected a number of seconds > 0, got {text!r}.")
-    return float(text)
+@contextmanager
+def ends_at_interrupt() -> Iterator[None]:
+    """Return a context manager in which Ctrl-C ends the process with one line and status 130, as shells expect."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.stderr.write(f"{INTERRUPTED}\n")
+        raise SystemExit(128 + signal.SIGINT) from None
 
 
-def record_cause(
-    cause: str, path: str | None = None, trace: str = "", mistake: str = "", lost_peer: bool = False
-) -> None:
-    """Write why a rank ends to the error file. torch's launcher prints a part of it; `ding_lite` uses all of it.
+class InterruptGuard:
+    """A context in which the first of `SIGNALS` sets `requested`; a later SIGINT kills the process immediately.
+
+    The second signal has its default action and raises no exception, so it also ends a process that waits in a
+    collective. Ranks receive a signal at different times or not at all, so reduce `requested` over all ranks before
+    acting on it. Outside the main thread, where Python cannot handle signals, the context does nothing.
 
     Args:
-        cause: one line.
-        path: the error file; None: this rank's own.
-        trace: the traceback; torch's launcher would print it instead of the cause.
-        mistake: the message of a `UserError`, if that is the cause.
-        lost_peer: the rank ends because it lost another one.
+        rank: rank of this process; only rank 0 prints a message.
+
+    Attributes:
+        signum: the first signal that arrived, or None; shells expect the exit status `128 + signum`.
     """
-    path = path or os.environ.get("TORCHELASTIC_ERROR_FILE")
-    if path:
-        own = {"traceback": trace, "mistake": mistake, "lost_peer": lost_peer}
-        more = {"py_callstack": cause, "timestamp": str(int(time.time())), **own}
-        report = {"message": cause, "extraInfo": more}
-        with suppress(OSError), open(path, "w") as file:
-            json.dump({"message": report}, file)
+
+    def __init__(self, rank: int = 0) -> None:
+        self.signum: int | None = None
+        self._rank, self._pid, self._run = rank, os.getpid(), sys.maxsize
+        self._previous: dict[signal.Signals, Any] = {}
+
+    @property
+    def requested(self) -> bool:
+        """Whether a signal has arrived at a rank, so that the run should finish the iteration, save and stop.
+
+        Signals of other ranks of this machine are seen at once, those of other machines within two seconds, which needs
+        the watchdog of `DDPContext`.
+        """
+        for cell in progress.near:
+            if cell[0] >= self._run:
+                return True
+        return bool(self.signum) or progress.others_asked >= self._run
+
+    def __enter__(self) -> InterruptGuard:
+        progress.run += 1
+        self._run = progress.run
+        if threading.current_thread() is threading.main_thread():
+            self._previous = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not installed from python
+        self._previous = {}
+
+    def _handle(self, signum: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._pid:  # a forked worker inherits this handler, but nothing there reads `requested`
+            signal.signal(signum, signal.SIG_DFL)
+            os.kill(os.getpid(), signum)
+            return
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if not self.signum:
+            self.signum = signum
+            progress.asked[0] = self._run
+            if self._rank == 0:
+                name = signal.Signals(signum).name
+                with suppress(OSError):  # os.write, because print is not reentrant
+                    os.write(2, f"\n{name}: stopping after this iteration; Ctrl-C quits at once.\n".encode())

@@ -1,4 +1,4 @@
-"""Reads what a launcher gives a process: its place in a job, and its cores.
+"""Reads what a launcher gives a process: its place in a job, its cores, time-outs; writes its error file.
 
 The place is in environment variables, set by torch's launchers, SLURM's srun, or by hand. This module never imports
 torch.
@@ -6,9 +6,11 @@ torch.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
@@ -105,3 +107,36 @@ def loopback() -> str:
 def usable_cores() -> int:
     """Return the number of cores of this machine that this process may run on."""
     return len(os.sched_getaffinity(0))
+
+
+def read_seconds(name: str, default: str, given: float | None = None) -> float:
+    """Return a time-out: `given`, else the environment variable `name`, else `default`.
+
+    Raises:
+        SystemExit: with one line, if it is not a number of seconds > 0.
+    """
+    text = os.environ.get(name, default) if given is None else str(given)
+    if not re.fullmatch(r"\d*\.?\d+|\d+\.", text) or float(text) == 0:
+        raise SystemExit(f"time-out ({name}): expected a number of seconds > 0, got {text!r}.")
+    return float(text)
+
+
+def record_cause(
+    cause: str, path: str | None = None, trace: str = "", mistake: str = "", lost_peer: bool = False
+) -> None:
+    """Write why a rank ends to the error file. torch's launcher prints a part of it; `ding_lite` uses all of it.
+
+    Args:
+        cause: one line.
+        path: the error file; None: this rank's own.
+        trace: the traceback; torch's launcher would print it instead of the cause.
+        mistake: the message of a `UserError`, if that is the cause.
+        lost_peer: the rank ends because it lost another one.
+    """
+    path = path or os.environ.get("TORCHELASTIC_ERROR_FILE")
+    if path:
+        own = {"traceback": trace, "mistake": mistake, "lost_peer": lost_peer}
+        more = {"py_callstack": cause, "timestamp": str(int(time.time())), **own}
+        report = {"message": cause, "extraInfo": more}
+        with suppress(OSError), open(path, "w") as file:
+            json.dump({"message": report}, file)

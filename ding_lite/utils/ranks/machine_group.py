@@ -28,8 +28,8 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from ding_lite.utils.ranks.heartbeat import progress, read_seconds, waiting
-from ding_lite.utils.ranks.launch_environment import usable_cores
+from ding_lite.utils.ranks.heartbeat import progress, waiting
+from ding_lite.utils.ranks.launch_environment import read_seconds, usable_cores
 from ding_lite.utils.ranks.peers import Peer, check_versions, describe_rank
 from ding_lite.utils.registry import UserError
 

@@ -30,7 +30,8 @@ from typing import NamedTuple
 
 import torch.distributed as dist
 
-from ding_lite.utils.ranks.heartbeat import heartbeat, progress, record_cause, waiting
+from ding_lite.utils.ranks.heartbeat import heartbeat, progress, waiting
+from ding_lite.utils.ranks.launch_environment import record_cause
 from ding_lite.utils.ranks.meeting import Meeting, show_place
 from ding_lite.utils.ranks.peers import Peer
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from ding_lite.utils.ranks.context import DDPContext
-from ding_lite.utils.ranks.heartbeat import heartbeat, record_cause, waiting
+from ding_lite.utils.ranks.heartbeat import heartbeat, waiting
+from ding_lite.utils.ranks.launch_environment import record_cause
 from tests.distributed.launcher import run_forked
 
 

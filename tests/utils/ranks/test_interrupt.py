@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from ding_lite.utils.ranks.context import DDPContext
-from ding_lite.utils.ranks.interrupt import SIGNALS, InterruptGuard, ends_at_interrupt
+from ding_lite.utils.ranks.heartbeat import SIGNALS, InterruptGuard, ends_at_interrupt
 
 ROOT = Path(__file__).resolve().parents[3]
 LOOP = """
     import time
-    from ding_lite.utils.ranks.interrupt import InterruptGuard, ends_at_interrupt
+    from ding_lite.utils.ranks.heartbeat import InterruptGuard, ends_at_interrupt
     with InterruptGuard(rank={rank}) as guard:
         print("ready", flush=True)
         while not guard.requested:
@@ -121,7 +121,7 @@ def test_outside_the_main_thread_nothing_changes() -> None:
 def test_a_worker_forked_meanwhile_still_dies_of_sigterm() -> None:
     code = """
         import multiprocessing, time
-        from ding_lite.utils.ranks.interrupt import InterruptGuard, ends_at_interrupt
+        from ding_lite.utils.ranks.heartbeat import InterruptGuard, ends_at_interrupt
         with InterruptGuard() as guard:
             worker = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
             worker.start()
