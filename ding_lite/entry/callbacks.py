@@ -33,8 +33,7 @@ class WatchedRun(Protocol):
     def log(self, figures: Mapping[str, float]) -> None:
         """Record figures at the current counts, averaged over all ranks. Collective: every rank must call it.
 
-        Args:
-            figures: numbers by their names, such as `mine/episode_length`; the same names on all ranks.
+        `figures` are numbers by their names, such as `mine/episode_length`; the names are the same on all ranks.
 
         Raises:
             UserError: a figure has the name of a count, such as `envstep`.
@@ -53,44 +52,34 @@ class Callback:
     def after_collect(self, run: WatchedRun, figures: Mapping[str, float]) -> None:
         """Called after each collect; not in runs that learn offline.
 
-        Args:
-            run: the run.
-            figures: sums over all ranks, see `SampleCollector.collect`: `env_step`, `episode`, `return`, `length`;
-                `info/KEY` and `info/KEY/episodes` for each key of `env.info_keys`.
+        `figures` are sums over all ranks, see `SampleCollector.collect`: `env_step`, `episode`, `return`, `length`;
+        `info/KEY` and `info/KEY/episodes` for each key of `env.info_keys`.
         """
 
     def after_update(self, run: WatchedRun, output: Mapping[str, Any]) -> None:
         """Called after each learner iteration.
 
-        Args:
-            run: the run.
-            output: this rank's figures as the policy returned them, as tensors. Reading one waits for its device.
+        `output` has this rank's figures as the policy returned them, as tensors. Reading one waits for its device.
         """
 
     def after_evaluation(self, run: WatchedRun, info: Mapping[str, Any]) -> None:
         """Called after each evaluation.
 
-        Args:
-            run: the run.
-            info: `return_mean`, `return_std`, `return_min`, `return_max`, `return_best`, `length_mean`, `returns` of
-                each episode, and `best`, whether it is the best evaluation so far; `info/KEY`, the mean over
-                episodes, for each key of `env.info_keys`. All are the same on all ranks.
+        `info` has `return_mean`, `return_std`, `return_min`, `return_max`, `return_best`, `length_mean`, `returns` of
+        each episode, and `best`, whether it is the best evaluation so far; `info/KEY`, the mean over episodes, for each
+        key of `env.info_keys`. All are the same on all ranks.
         """
 
     def after_log(self, run: WatchedRun, figures: Mapping[str, float]) -> None:
         """Called after figures have been recorded in metrics.jsonl: of training, of an evaluation, or of `run.log`.
 
-        Args:
-            run: the run.
-            figures: numbers by their names. Rates may differ between ranks.
+        `figures` are numbers by their names. Rates may differ between ranks.
         """
 
     def after_checkpoint(self, run: WatchedRun, path: str) -> None:
         """Called after each checkpoint has been written.
 
-        Args:
-            run: the run.
-            path: the checkpoint, on the machine of rank 0.
+        `path` is the checkpoint, on the machine of rank 0.
         """
 
     def on_end(self, run: WatchedRun) -> None:

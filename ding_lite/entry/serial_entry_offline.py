@@ -101,16 +101,9 @@ def serial_pipeline_bc(
     overrides: Sequence[str] = (),
     callbacks: Sequence[Callback] = (),
 ) -> tuple[Policy, bool]:
-    """Imitate the actions of a data set; the same as `serial_pipeline_offline`, with DI-engine's arguments.
+    """Imitate the actions of a data set; `serial_pipeline_offline` with DI-engine's arguments.
 
-    Args:
-        input_cfg: `(main_config, create_config)`, or the path of a python file that defines both.
-        seed: seed of everything random, used instead of the config's own.
-        data_path: the data set, instead of the config's `policy.collect.data_path`.
-        model: a model to train instead of the one that `cfg.policy.model` describes.
-        max_iter: learner iterations.
-        overrides: `dotted.key=value` strings, which take precedence over the config.
-        callbacks: are called at the events of the run, see `Callback`.
+    `data_path` is used instead of the config's `policy.collect.data_path`, and `max_iter` is `max_train_iter`.
 
     Returns:
         The trained policy, and whether it converged: reached `env.stop_value`. Errors are `serial_pipeline_offline`'s.

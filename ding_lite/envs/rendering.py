@@ -75,15 +75,11 @@ def build_rendered(
     if env.render_mode != render_mode:
         return _set_render_mode(env, name, render_mode)
     modes = env.metadata.get("render_modes") or [render_mode]  # a class that declares none is believed
-    if not _possible(render_mode, modes):  # gymnasium only warns
+    possible = render_mode.removesuffix("_list") in modes or (render_mode == "human" and "rgb_array" in modes)
+    if render_mode not in modes and not possible:  # not even by a wrapper of gymnasium's, which only warns
         env.close()
         raise ConfigError(f"Environment '{name}' has no render mode '{render_mode}', only {list(modes)}.")
     return env
-
-
-def _possible(mode: str, modes: Sequence[str]) -> bool:
-    """Return whether an environment that declares some render modes has one, by a wrapper of gymnasium's if needed."""
-    return mode in modes or mode.removesuffix("_list") in modes or (mode == "human" and "rgb_array" in modes)
 
 
 def _set_render_mode(env: gymnasium.Env, name: str, mode: str) -> gymnasium.Env:

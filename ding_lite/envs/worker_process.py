@@ -25,6 +25,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -53,22 +54,13 @@ class SharedArrays:
     def __init__(self, file: int) -> None:
         self._file, self._end = file, 0
 
-    def Array(self, kind: Any, size: int) -> SharedArray:  # noqa: N802  # multiprocessing's name
+    def Array(self, kind: Any, size: int) -> SimpleNamespace:  # noqa: N802  # multiprocessing's name
         """Return the next `size` elements of a type code or ctypes type."""
         start, length = self._end, max(1, size * np.dtype(kind).itemsize)
         self._end = start + -(-length // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
         os.posix_fallocate(self._file, start, length)  # only grows the file; if there is too little memory, it raises
-        return SharedArray(mmap.mmap(self._file, length, offset=start))
-
-
-class SharedArray:
-    """The interface that gymnasium expects of a shared array."""
-
-    def __init__(self, buffer: mmap.mmap) -> None:
-        self._buffer = buffer
-
-    def get_obj(self) -> mmap.mmap:
-        return self._buffer
+        buffer = mmap.mmap(self._file, length, offset=start)
+        return SimpleNamespace(get_obj=lambda: buffer)  # what gymnasium expects of a shared array
 
 
 def share_observations(space: gymnasium.Space[Any], num_envs: int, memory: int) -> Any:

@@ -11,6 +11,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
@@ -70,17 +71,12 @@ def _read_choice(key: str, text: str) -> Distribution | None:
 
 def split_choices(text: str) -> list[str]:
     """Return the parts of a string between its commas, except those inside brackets and quotes."""
-    parts, depth, quote = [""], 0, ""
-    for char in text:
-        if quote:
-            quote = "" if char == quote else quote
-        elif char in "'\"":
-            quote = char
-        depth += 0 if quote else (char in "([{") - (char in ")]}")
-        if char == "," and not depth and not quote:
-            parts.append("")
-        else:
-            parts[-1] += char
+    source = f"({text},)"
+    try:
+        values: Any = ast.parse(source, mode="eval").body
+        parts = [ast.get_source_segment(source, value) or "" for value in values.elts]
+    except (SyntaxError, ValueError):
+        parts = text.split(",")
     return [part.strip() for part in parts]
 
 

@@ -313,15 +313,10 @@ def read_dataset(
 ) -> OfflineDataset:
     """Read a data set: HDF5, .npz, a directory of .npy files (mapped into memory), or Minari.
 
-    Args:
-        path: the file, the directory, or the id of a Minari data set.
-        data_type: 'hdf5', 'npz', 'npy' or 'minari'; empty: derived from the path.
-        required: the columns to read, by our names; `NAMES` lists the names that files may use.
-        nstep: largest number of rewards that are summed.
-        gamma: discount per env step.
-        ignore_done: see `OfflineDataset`.
-        action_units: see `OfflineDataset`; empty: what the data set's attribute `action_units` says. Those of
-            `collect_demo_data` have it, and Minari's actions are always in the environment's units.
+    `required` are the columns to read, by our names; `NAMES` lists the names that files may use. Without `data_type`,
+    one of 'hdf5', 'npz', 'npy' and 'minari', it is derived from the path. The others are arguments of `OfflineDataset`;
+    without `action_units`, the data set's attribute of this name says them. Those of `collect_demo_data` have it, and
+    Minari's actions are always in the environment's units.
 
     Raises:
         DatasetError: see `OfflineDataset`; or the file is missing, is damaged, or lacks a column.
