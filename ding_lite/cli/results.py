@@ -72,7 +72,7 @@ class Plot(Command):
         options = replace(read_options(args, runs), width=args.width)
         groups = group_runs(runs, args.by)
         write_file(output, render_plot(groups, output.suffix[1:], options))
-        notes = [*describe_groups(groups), *find_shortened(groups, options.metrics[0], args.x, args.hold)]
+        notes = [*describe_groups(groups), *find_shortened(groups, options)]
         show_notes([*notes, *describe_parts(groups)])
         show(str(output))
 

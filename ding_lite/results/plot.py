@@ -183,8 +183,7 @@ def _panels(groups: Sequence[Group], options: PlotOptions) -> list[Panel]:
     for env in dict.fromkeys(group.env for group in groups):
         for metric in options.metrics:
             inside = [group for group in groups if group.env == env]
-            how = (metric, options.x, options.average, options.window, options.hold)
-            curves = [draw_curve(group, *how) for group in inside]
+            curves = [draw_curve(group, metric, options) for group in inside]
             lines = [(group, curve) for group, curve in zip(inside, curves, strict=True) if curve is not None]
             if lines:
                 panels.append((env, metric, lines))
@@ -260,19 +259,15 @@ class Curve:
         return len(self.each)
 
 
-def draw_curve(
-    group: Group, key: str, x: str = "env_step", kind: str = "mean", window: int = 1, hold: bool = False
-) -> Curve | None:
-    """Return the curve of a group; None if none of its runs has the figure.
+def draw_curve(group: Group, key: str, options: PlotOptions) -> Curve | None:
+    """Return the curve of a figure of a group; None if none of its runs has the figure.
 
     The average is computed where a run has a record, at no more than `MOST_POINTS` of these places, and the values of
     the other runs are interpolated there. It is drawn only where all runs have a value, because it would jump where one
     begins or ends.
-
-    `key` is the name of the figure; runs without it are left out. `PlotOptions` explains the others; `kind` is its
-    average.
     """
-    columns = [(run, *_column(run, key, x, window)) for run in group.runs]
+    x, kind = options.x, options.average
+    columns = [(run, *_column(run, key, x, options.window)) for run in group.runs]
     columns = [(run, at, values) for run, at, values in columns if len(at)]
     if not columns:
         return None
@@ -280,7 +275,7 @@ def draw_curve(
     if len(each) == 1:
         nan = np.full(len(each[0][0]), np.nan)
         return Curve(*each[0], nan, nan, each)
-    ends = _ends({run: at[-1] for run, at, _ in columns}, hold).values()
+    ends = _ends({run: at[-1] for run, at, _ in columns}, options.hold).values()
     begin, end = max(at[0] for at, _ in each), min(ends)
     if begin > end:
         raise UserError(
@@ -295,11 +290,12 @@ def draw_curve(
     return Curve(grid, average(values_RP, kind, 0), *intervals(values_RP, kind), each)
 
 
-def find_shortened(groups: Sequence[Group], key: str, x: str = "env_step", hold: bool = False) -> list[str]:
-    """Return a line for each group whose average ends long before its longest run; arguments as for `draw_curve`."""
+def find_shortened(groups: Sequence[Group], options: PlotOptions) -> list[str]:
+    """Return a line for each group whose average of the first figure ends long before its longest run."""
+    key, x = options.metrics[0], options.x
     lines = []
     for group in groups:
-        ends = _ends({run: float(at[-1]) for run in group.runs if len(at := run.column(key, x)[0])}, hold)
+        ends = _ends({run: float(at[-1]) for run in group.runs if len(at := run.column(key, x)[0])}, options.hold)
         first, last = min(ends.values(), default=0.0), max(ends.values(), default=0.0)
         if first < SHORTENED * last:
             name = next(run.name for run, end in ends.items() if end == first)
