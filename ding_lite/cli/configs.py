@@ -20,24 +20,9 @@ from ding_lite.cli.parsers import Command, create_whole_parser
 from ding_lite.config import schema as sc
 from ding_lite.results.table import fold_text
 from ding_lite.utils.key import SECTION, get_key
-from ding_lite.utils.registry import (
-    BUFFER_REGISTRY,
-    ENCODER_REGISTRY,
-    ENV_REGISTRY,
-    MODEL_REGISTRY,
-    POLICY_REGISTRY,
-    ConfigError,
-    load_extra,
-)
+from ding_lite.utils.registry import REGISTRIES, ConfigError, load_extra
 
 PATHS = {"FILE": "FILE", "DIR": "DIRECTORY", "PATH": "FILE"}  # placeholders of options, and what shtab completes
-REGISTRIES = {
-    "policies": POLICY_REGISTRY,
-    "models": MODEL_REGISTRY,
-    "encoders": ENCODER_REGISTRY,
-    "buffers": BUFFER_REGISTRY,
-    "environments": ENV_REGISTRY,
-}
 NARROWEST = 20  # columns of a folded summary, on a terminal that is narrower than its names
 SOURCES = {"replay": "from replay", "collect": "on-policy", "dataset": "from a data set"}
 PARTS = ("env", "policy", "reward_model")

@@ -24,19 +24,9 @@ from ding_lite.envs.wrappers import ENGINES
 from ding_lite.policy import Policy
 from ding_lite.utils.checkpoint.file import to_arrays
 from ding_lite.utils.origin import library_versions
-from ding_lite.utils.registry import (
-    CONFIG_MODULE,
-    ENCODER_REGISTRY,
-    ENV_REGISTRY,
-    MODEL_REGISTRY,
-    POLICY_REGISTRY,
-    ConfigError,
-    UserError,
-)
+from ding_lite.utils.registry import CONFIG_MODULE, REGISTRIES, ConfigError, UserError
 from ding_lite.utils.seed import random_state, set_random_state, set_seed
 from ding_lite.utils.tree import tree_map
-
-REGISTRIES = {"env": ENV_REGISTRY, "policy": POLICY_REGISTRY, "model": MODEL_REGISTRY, "encoder": ENCODER_REGISTRY}
 
 
 class Actor:

@@ -177,3 +177,10 @@ REWARD_MODEL_REGISTRY = Registry(
     "reward model", "reward_model.import_names", "ding_lite.reward_model", "REWARD_MODEL_REGISTRY"
 )
 TRACKER_REGISTRY = Registry("tracker", "", "ding_lite.entry", "TRACKER_REGISTRY")
+REGISTRIES = {
+    "policies": POLICY_REGISTRY,
+    "models": MODEL_REGISTRY,
+    "encoders": ENCODER_REGISTRY,
+    "buffers": BUFFER_REGISTRY,
+    "environments": ENV_REGISTRY,
+}

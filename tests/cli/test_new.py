@@ -16,11 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from ding_lite.cli.configs import REGISTRIES, describe
+from ding_lite.cli.configs import describe
 from ding_lite.cli.main import main
 from ding_lite.cli.starter import starter_pair, write_starter
 from ding_lite.config import compile_config, read_saved_run
 from ding_lite.utils import POLICY_REGISTRY, ConfigError
+from ding_lite.utils.registry import REGISTRIES
 from tests.distributed.launcher import ROOT
 from tests.entry.helpers import CONFIG, result
 
