@@ -34,21 +34,14 @@ WIDTH = 80  # characters of a line of the table
 
 @dataclass
 class SeedRun:
-    """A run of one seed.
-
-    Attributes:
-        directory: where it writes.
-        process: its process, once it has been started.
-        stopped: whether a signal ended it before it wrote a result.
-        words: what its process is to do, as words of the command line; none for a run that is over.
-    """
+    """A run of one seed."""
 
     seed: int
-    directory: str
-    process: RunProcess | SubmittedRun | None = None
+    directory: str  # the run's directory
+    process: RunProcess | SubmittedRun | None = None  # None before the run is started
     result: dict[str, Any] = field(default_factory=dict)
-    stopped: bool = False
-    words: Sequence[str] = ()
+    stopped: bool = False  # whether a signal ended it before it wrote a result
+    words: Sequence[str] = ()  # words of its command line; none for a run that is over
 
     @cached_property
     def evaluations(self) -> Evaluations:

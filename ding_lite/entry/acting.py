@@ -25,19 +25,12 @@ class AgentError(UserError, ValueError):
 
 
 class Part(NamedTuple):
-    """A part of an observation.
+    """A part of an observation."""
 
-    Attributes:
-        path: the keys that lead to it; empty if the observation is not a dict.
-        shape: its shape in one observation.
-        dtype: its type.
-        labels: whether it holds integer labels; only then is an array of integers tried as labels.
-    """
-
-    path: tuple[str, ...]
-    shape: tuple[int, ...]
+    path: tuple[str, ...]  # the keys that lead to it; empty if the observation is not a dict
+    shape: tuple[int, ...]  # its shape in one observation
     dtype: np.dtype[Any]
-    labels: bool
+    labels: bool  # whether it holds integer labels; only then is an array of integers tried as labels
 
 
 class Observations:

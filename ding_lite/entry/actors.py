@@ -44,48 +44,28 @@ logger = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Seat:
-    """What a rank knows of one of its actors.
+    """What a rank knows of one of its actors."""
 
-    Attributes:
-        index: its number among the actors of all ranks.
-        handle: Ray's handle.
-        attempt: number of its failures so far.
-        failures: number of those since its last block.
-        stage: what it is asked next: 'answer' until Ray has restarted its process, 'build', 'play'.
-        state: from which its process continues; None: the environments start anew.
-        cut: the environments `[K]` whose episodes do not continue in the next block.
-        last_obs: the observations `[N, ...]` after its last block.
-    """
-
-    index: int
-    handle: Any
-    attempt: int = 0
-    failures: int = 0
-    stage: str = "build"
-    state: dict[str, Any] | None = None
-    cut: Sequence[int] = ()
-    last_obs: Any = None
+    index: int  # its number among the actors of all ranks
+    handle: Any  # Ray's handle
+    attempt: int = 0  # number of its failures so far
+    failures: int = 0  # number of those since its last block
+    stage: str = "build"  # the next request: 'answer' until Ray has restarted its process, 'build', 'play'
+    state: dict[str, Any] | None = None  # from which its process continues; None: the environments start anew
+    cut: Sequence[int] = ()  # the environments `[K]` whose episodes do not continue in the next block
+    last_obs: Any = None  # the observations `[N, ...]` after its last block
 
 
 @dataclass(eq=False)
 class Rollout:
-    """What one actor, or all actors of an on-policy run, play with the same weights.
-
-    Attributes:
-        seats: the actors.
-        version: learner iterations before these weights.
-        request: what the actors are asked for, and the weights, see `Actor.play`.
-        refs: Ray's references to their answers; None: it must be asked again.
-        begun: when each of them was asked.
-        answers: what has arrived; None where nothing has.
-    """
+    """What one actor, or all actors of an on-policy run, play with the same weights."""
 
     seats: list[Seat]
-    version: int
-    request: tuple[Any, ...] = ()
-    refs: list[Any] = field(default_factory=list)
-    begun: list[float] = field(default_factory=list)
-    answers: list[Any] = field(default_factory=list)
+    version: int  # learner iterations before these weights
+    request: tuple[Any, ...] = ()  # what the actors are asked for, and the weights, see `Actor.play`
+    refs: list[Any] = field(default_factory=list)  # Ray's references to their answers; None: it must be asked again
+    begun: list[float] = field(default_factory=list)  # when each of them was asked
+    answers: list[Any] = field(default_factory=list)  # what has arrived; None where nothing has
 
     @property
     def done(self) -> bool:

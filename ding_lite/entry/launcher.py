@@ -374,19 +374,12 @@ def first_failure(failures: dict[int, ProcessFailure]) -> tuple[int, ProcessFail
 
 
 class Cause(NamedTuple):
-    """The content of a rank's error file, see `record_cause`; all fields are empty if there is none.
+    """The content of a rank's error file, see `record_cause`; all fields are empty if there is none."""
 
-    Attributes:
-        message: the cause, in one line.
-        traceback: of the exception that ended it.
-        mistake: the message of the `UserError` that ended it.
-        lost_peer: the rank ended because it had lost another one.
-    """
-
-    message: str = ""
-    traceback: str = ""
-    mistake: str = ""
-    lost_peer: bool = False
+    message: str = ""  # the cause, in one line
+    traceback: str = ""  # traceback of the exception that ended the rank
+    mistake: str = ""  # message of the `UserError` that ended the rank
+    lost_peer: bool = False  # the rank ended because it had lost another one
 
 
 def read_cause(failure: ProcessFailure) -> Cause:

@@ -12,19 +12,12 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest
 
 
 class Pipeline(NamedTuple):
-    """The facts about a pipeline that are needed without importing it.
+    """The facts about a pipeline that are needed without importing it."""
 
-    Attributes:
-        module: its module in `ding_lite.entry`.
-        mode: its name for the option `-m` of the command line.
-        learns: how its policies learn, for messages.
-        relabels: whether it uses a reward model.
-    """
-
-    module: str
-    mode: str
-    learns: str
-    relabels: bool = False
+    module: str  # its module in `ding_lite.entry`
+    mode: str  # its name for the option `-m` of the command line
+    learns: str  # how its policies learn, for messages
+    relabels: bool = False  # whether it uses a reward model
 
 
 PIPELINES = {

@@ -72,26 +72,20 @@ class RunSetup:
     """A checked config, and methods that build the parts of a run from it.
 
     All checks that need no data have passed, and no environment, policy or process has been started.
-
-    Attributes:
-        cfg: the config of this rank: the compiled one, with the shapes of the environment filled in, and with this
-            rank's part of the sizes that `policy.divide` says are those of all ranks together.
-        spec: the environment's spaces, as the policy sees them.
-        model: the model that the user passed in, or None.
-        limits: limits of the run: `max_train_iter` in learner iterations, `max_env_step` in env steps of all ranks.
-        builders: the functions that build each of the collector's and of the evaluator's environments; None: `cfg.env`
-            says what to build.
-        pipeline: name of the function in `ding_lite.entry` that runs this setup.
-        whole: the config before the division, which is the same on all ranks; a run saves it.
     """
 
+    # the config of this rank: the compiled one, with the shapes of the environment filled in, and with this rank's part
+    # of the sizes that `policy.divide` says are those of all ranks together
     cfg: EasyDict
-    spec: EnvSpec
-    model: nn.Module | None
+    spec: EnvSpec  # the environment's spaces, as the policy sees them
+    model: nn.Module | None  # the model that the user passed in, or None
+    # limits of the run: `max_train_iter` in learner iterations, `max_env_step` in env steps of all ranks
     limits: dict[str, int]
+    # the functions that build each of the collector's and of the evaluator's environments; None: `cfg.env` says what to
+    # build
     builders: tuple[Any, Any]
-    pipeline: str
-    whole: EasyDict
+    pipeline: str  # name of the function in `ding_lite.entry` that runs this setup
+    whole: EasyDict  # the config before the division, which is the same on all ranks; a run saves it
 
     def total(self, path: str) -> int:
         """Return a size in the config of all ranks together."""

@@ -48,15 +48,10 @@ def _envpool() -> Any:
 
 @dataclass(frozen=True)
 class EnvPoolBuilder:
-    """Builds envpool's vector environment of a task, in place of a registered class; see `vector_env`.
+    """Builds envpool's vector environment of a task, in place of a registered class; see `vector_env`."""
 
-    Attributes:
-        task: envpool's name of the environment, mostly gymnasium's id.
-        options: arguments of `envpool.make`; `env.kwargs` overrides them.
-    """
-
-    task: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    task: str  # envpool's name of the environment, mostly gymnasium's id
+    options: Mapping[str, Any] = field(default_factory=dict)  # arguments of `envpool.make`; `env.kwargs` overrides them
 
     def make_native(self, cfg_env: EasyDict, num_envs: int, num_threads: int) -> EnvPoolEngine:
         """Build the engine, which has to be reset with seeds first."""

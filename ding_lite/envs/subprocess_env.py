@@ -43,19 +43,12 @@ class WorkerError(Exception):
 
 @dataclass
 class Worker:
-    """The parent's data about a worker process.
+    """The parent's data about a worker process."""
 
-    Attributes:
-        pid: its process id.
-        pipe: connection to it.
-        poll: waits for data in the pipe.
-        fresh: whether it has not answered yet; it may still be building its environment.
-    """
-
-    pid: int
-    pipe: Connection
-    poll: select.poll
-    fresh: bool = True
+    pid: int  # its process id
+    pipe: Connection  # connection to it
+    poll: select.poll  # waits for data in the pipe
+    fresh: bool = True  # whether it has not answered yet; it may still be building its environment
 
 
 class SubprocessVectorEnv(MixedInfos):

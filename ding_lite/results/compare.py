@@ -21,44 +21,27 @@ NEVER = "never"  # the median of runs of which half or more did not reach the th
 
 @dataclass(frozen=True)
 class Row:
-    """The figures of a group.
-
-    Attributes:
-        group: the runs.
-        best: average return of each run's best evaluation.
-        last: average, over the runs, of the mean return of each run's last evaluations.
-        threshold: return to reach; None: unknown.
-        reached: number of runs that reached it.
-        steps: median env steps until a run first reached it, infinite unless more than half did.
-        seconds: the same in seconds of training.
-        better: probability that a run's last return exceeds one of the reference group; None for that group itself.
-    """
+    """The figures of a group."""
 
     group: Group
-    best: Estimate
-    last: Estimate
-    threshold: float | None
-    reached: int
-    steps: float
-    seconds: float
+    best: Estimate  # average return of each run's best evaluation
+    last: Estimate  # average, over the runs, of the mean return of each run's last evaluations
+    threshold: float | None  # return to reach; None: unknown
+    reached: int  # number of runs that reached it
+    steps: float  # median env steps until a run first reached it, infinite unless more than half did
+    seconds: float  # the same in seconds of training
+    # probability that a run's last return exceeds one of the reference group; None for that group itself
     better: Estimate | None
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is known about groups of runs.
+    """What is known about groups of runs."""
 
-    Attributes:
-        rows: the groups, ordered by environment.
-        against: the name of the reference group of each environment.
-        average: the average that was used, a word of `statistics.AVERAGES`.
-        last: the number of last evaluations of which the mean was taken.
-    """
-
-    rows: tuple[Row, ...]
-    against: dict[str, str]
-    average: str
-    last: int
+    rows: tuple[Row, ...]  # the groups, ordered by environment
+    against: dict[str, str]  # the name of the reference group of each environment
+    average: str  # the average that was used, a word of `statistics.AVERAGES`
+    last: int  # the number of last evaluations of which the mean was taken
 
     def envs(self) -> list[str]:
         return list(dict.fromkeys(row.group.env for row in self.rows))

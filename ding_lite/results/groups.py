@@ -20,17 +20,11 @@ MISSING = "-"  # the value of a key that a run's config does not have
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that are repetitions of each other.
+    """Runs that are repetitions of each other."""
 
-    Attributes:
-        name: what distinguishes it from the other groups of its environment.
-        env: environment of the runs; several, joined by commas, if they were grouped across environments.
-        runs: at least one.
-    """
-
-    name: str
-    env: str
-    runs: tuple[Run, ...]
+    name: str  # what distinguishes it from the other groups of its environment
+    env: str  # environment of the runs; several, joined by commas, if they were grouped across environments
+    runs: tuple[Run, ...]  # at least one run
 
     def values(self, key: str) -> str:
         """Return the values of a config key in full, joined by commas if the runs differ in it."""

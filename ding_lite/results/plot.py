@@ -51,27 +51,16 @@ SHORTENED = 0.9  # a run shorter than this share of the longest is worth a note
 
 @dataclass(frozen=True)
 class PlotOptions:
-    """What to draw and how.
+    """What to draw and how."""
 
-    Attributes:
-        metrics: figures, one panel each.
-        x: a key of `run.AXES`.
-        average: a word of `statistics.AVERAGES`.
-        window: records in the moving mean of each run.
-        hold: a run that reached its stop_value keeps its last value.
-        each: draw every run as a thin line too.
-        width: in inches; a column of a paper has 3.3 to 3.5.
-        title: above the picture.
-    """
-
-    metrics: tuple[str, ...] = (RETURN,)
-    x: str = "env_step"
-    average: str = "mean"
-    window: int = 1
-    hold: bool = False
-    each: bool = False
-    width: float = 3.5
-    title: str = ""
+    metrics: tuple[str, ...] = (RETURN,)  # figures, one panel each
+    x: str = "env_step"  # a key of `run.AXES`
+    average: str = "mean"  # a word of `statistics.AVERAGES`
+    window: int = 1  # records in the moving mean of each run
+    hold: bool = False  # a run that reached its stop_value keeps its last value
+    each: bool = False  # draw every run as a thin line too
+    width: float = 3.5  # inches; a column of a paper has 3.3 to 3.5
+    title: str = ""  # line above the picture
 
 
 def check_format(path: Path) -> None:
@@ -237,22 +226,13 @@ def _add_legend(figure: Any, looks: Mapping[str, Any], columns: int) -> None:
 
 @dataclass(frozen=True)
 class Curve:
-    """The average of a figure over runs.
+    """The average of a figure over runs."""
 
-    Attributes:
-        x: env steps, iterations or seconds at which at least one run has a record.
-        y: the average.
-        low: lower end of its interval; NaN for a single run.
-        high: upper end.
-        each: x and y of every single run, over its whole length.
-        count: number of runs.
-    """
-
-    x: Floats
-    y: Floats
-    low: Floats
-    high: Floats
-    each: tuple[tuple[Floats, Floats], ...]
+    x: Floats  # env steps, iterations or seconds at which at least one run has a record
+    y: Floats  # the average
+    low: Floats  # lower end of its interval; NaN for a single run
+    high: Floats  # upper end
+    each: tuple[tuple[Floats, Floats], ...]  # x and y of every single run, over its whole length
 
     @property
     def count(self) -> int:

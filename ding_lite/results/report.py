@@ -63,15 +63,10 @@ HEAD = """<!DOCTYPE html>
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """What a report shows besides the curves and tables.
+    """What a report shows besides the curves and tables."""
 
-    Attributes:
-        title: its heading.
-        videos: how many of the newest videos of each run it contains.
-    """
-
-    title: str
-    videos: int = 1
+    title: str  # heading of the page
+    videos: int = 1  # how many of the newest videos of each run it contains
 
 
 def render_report(groups: Sequence[Group], comparison: Comparison, plot: PlotOptions, options: ReportOptions) -> str:

@@ -31,19 +31,13 @@ PART = re.compile(r"\.rank_([0-9]+)\.pth\.tar$")  # a rank's part of a checkpoin
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What a run has left behind.
+    """What a run has left behind."""
 
-    Attributes:
-        path: its directory.
-        config: the compiled config by dotted keys, with the limits of the run and its number of `processes`.
-        result: content of result.json; empty while the run is active, or if it was killed.
-        active: whether it is being trained now.
-    """
-
-    path: Path
+    path: Path  # the run's directory
+    # the compiled config by dotted keys, with the limits of the run and its number of `processes`
     config: Mapping[str, Any]
-    result: Mapping[str, Any]
-    active: bool = False
+    result: Mapping[str, Any]  # content of result.json; empty while the run is active, or if it was killed
+    active: bool = False  # whether it is being trained now
 
     @property
     def name(self) -> str:

@@ -18,22 +18,15 @@ TIED = "\N{NO-BREAK SPACE}"  # a space at which a line must not be broken
 
 @dataclass(frozen=True)
 class Table:
-    """Cells of text under a header.
+    """Cells of text under a header."""
 
-    Attributes:
-        header: names of the columns.
-        rows: as many cells as the header has.
-        right: numbers of the columns that are right-aligned.
-        named: whether the first column holds names that a user may copy. They are not folded: if the table is too wide,
-            each has its own line, above the rest of its row.
-        grouped: whether a first cell that repeats the one above it is left empty, except in blocks.
-    """
-
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    right: frozenset[int] = frozenset()
+    header: Sequence[str]  # names of the columns
+    rows: Sequence[Sequence[str]]  # as many cells as the header has
+    right: frozenset[int] = frozenset()  # numbers of the columns that are right-aligned
+    # whether the first column holds names that a user may copy. They are not folded: if the table is too wide, each has
+    # its own line, above the rest of its row
     named: bool = False
-    grouped: bool = False
+    grouped: bool = False  # whether a first cell that repeats the one above it is left empty, except in blocks
 
     def repeats(self, row: int) -> bool:
         """Return whether the first cell of a row is left empty."""

@@ -36,21 +36,13 @@ _stores: dict[tuple[str, int], dist.TCPStore] = {}
 
 
 class Meeting(NamedTuple):
-    """The result of a meeting.
-
-    Attributes:
-        launch: the job.
-        store: the store in which the ranks have met.
-        key: the prefix of all keys of this meeting, which no earlier one had.
-        peers: all ranks.
-        keeper: the process that keeps the store: rank 0, or the launcher that started it.
-    """
+    """The result of a meeting."""
 
     launch: Launch
-    store: dist.TCPStore
-    key: str
-    peers: list[Peer]
-    keeper: Peer
+    store: dist.TCPStore  # the store in which the ranks have met
+    key: str  # the prefix of all keys of this meeting, which no earlier one had
+    peers: list[Peer]  # all ranks
+    keeper: Peer  # the process that keeps the store: rank 0, or the launcher that started it
 
     def connect(self, timeout: float) -> dist.TCPStore:
         """Return a connection of its own to the store, because a pending request blocks all others of a connection."""

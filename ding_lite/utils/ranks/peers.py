@@ -22,31 +22,18 @@ SHOWN_VALUES = 3  # largest number of values that a message lists
 
 
 class Peer(NamedTuple):
-    """A rank, as it described itself; rank -1 is the launcher that started rank 0.
+    """A rank, as it described itself; rank -1 is the launcher that started rank 0."""
 
-    Attributes:
-        rank: global rank; -1 for the launcher.
-        pid: process id.
-        born: start time of the process, which tells it from a later one with the same id.
-        host: name of its machine.
-        machine: ranks with the same value see each other's processes.
-        error_file: where the launcher looks for the cause of a failure; may be empty.
-        versions: of the packages that compute.
-        gpu: id of the GPU that it uses; empty if it has none.
-        nccl: whether its torch has nccl.
-        ordered: whether its processor preserves the order of writes, as memory shared with other ranks needs.
-    """
-
-    rank: int
-    pid: int
-    born: str
-    host: str
-    machine: str
-    error_file: str = ""
-    versions: Mapping[str, str] = {}
-    gpu: str = ""
-    nccl: bool = True
-    ordered: bool = True
+    rank: int  # global rank; -1 for the launcher
+    pid: int  # process id
+    born: str  # start time of the process, which tells it from a later one with the same id
+    host: str  # name of its machine
+    machine: str  # ranks with the same value see each other's processes
+    error_file: str = ""  # where the launcher looks for the cause of a failure; may be empty
+    versions: Mapping[str, str] = {}  # versions of the packages that compute
+    gpu: str = ""  # id of the GPU that it uses; empty if it has none
+    nccl: bool = True  # whether its torch has nccl
+    ordered: bool = True  # whether its processor preserves the order of writes, as memory shared with other ranks needs
 
     def __str__(self) -> str:
         name = f"rank {self.rank}" if self.rank >= 0 else "torch's launcher"

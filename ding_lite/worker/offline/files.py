@@ -38,17 +38,11 @@ class DatasetError(ConfigError):
 
 
 class Columns(NamedTuple):
-    """An open data set.
+    """An open data set."""
 
-    Attributes:
-        names: names of the columns.
-        read: returns the column of a name.
-        action_units: the attribute of this name: 'env' or 'policy', the units of the actions; empty if it is missing.
-    """
-
-    names: list[str]
-    read: Callable[[str], np.ndarray]
-    action_units: str
+    names: list[str]  # names of the columns
+    read: Callable[[str], np.ndarray]  # returns the column of a name
+    action_units: str  # the attribute of this name: 'env' or 'policy', the units of the actions; empty if it is missing
 
 
 def find_kind(path: str, data_type: str = "") -> str:
