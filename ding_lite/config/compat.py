@@ -71,6 +71,7 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "policy.learn.lr_decay": (False, "a schedule of policy.learn.learning_rate sets it"),
     "policy.learn.iqn": (False, "this policy learns the probabilities of fixed returns, not quantiles"),
     "policy.learn.init_w": (Any, "the model initialises its own layers"),
+    "policy.learn.init_memory": (Any, "replay stores the memory of every step"),
     "policy.learn.log_space": (True, "alpha is learned as its logarithm"),
     "policy.learn.nstep": (1, "policy.nstep sets it, where a policy sums n-step returns"),
     "policy.learn.nstep_return": (False, "values learn from generalised advantage estimates"),
@@ -185,8 +186,8 @@ OLD_ANTS, CONTACTS = ("Ant-v2", "Ant-v3"), "env.kwargs.use_contact_forces"  # of
 HYBRID_POLICIES = {"ddpg": "paddpg"}
 # Policies that have another class if their networks have a memory.
 RECURRENT_POLICIES = {"sac": "recurrent_sac", "td3": "recurrent_td3"}
-# Policies of DI-engine that are others with a transformer as memory.
-TRANSFORMER_POLICIES = {"r2d2_gtrxl": "r2d2"}
+# Options of the transformer of DI-engine's `r2d2_gtrxl`, and the names that they have in `policy.model.memory`.
+GTRXL_OPTIONS = {"att_layer_num": "layer_num", "att_head_num": "head_num", "gru_bias": "gate_bias"}
 # Other names of types and optimizers, and the name used here; with an empty buffer type, policy.priority determines it.
 NAMES: dict[str, dict[str, str]] = {
     "env_manager": {
@@ -253,11 +254,8 @@ def choose_variant(user: dict[str, Any], notes: list[str]) -> None:
     memory = next(((key, model[key]) for key in ("lstm_type", "memory") if model.get(key) is not None), None)
     if not isinstance(name, str):
         return
-    if name in TRANSFORMER_POLICIES:
-        variant = TRANSFORMER_POLICIES[name]
-        set_key(user, "policy.type", variant)
-        set_key(user, "policy.model.memory", get_key(user, "policy.model.memory", "gtrxl"))
-        notes.append(f"policy.type '{name}' is '{variant}' with model.memory='gtrxl' here.")
+    if name == "r2d2_gtrxl":
+        _read_transformer(user, notes)
         return
     if name in HYBRID_POLICIES and "hybrid" in given_action_spaces(user).values():
         variant, option = HYBRID_POLICIES[name], "action_space='hybrid'"
@@ -267,6 +265,25 @@ def choose_variant(user: dict[str, Any], notes: list[str]) -> None:
         return
     set_key(user, "policy.type", variant)
     notes.append(f"policy.type '{name}' with {option} is '{variant}' here.")
+
+
+def _read_transformer(user: dict[str, Any], notes: list[str]) -> None:
+    """Replace DI-engine's `r2d2_gtrxl` by R2D2 with a transformer as memory, and the names of its options."""
+    set_key(user, "policy.type", "r2d2")
+    options = {new: pop_key(user, f"policy.model.{old}") for old, new in GTRXL_OPTIONS.items()}
+    # There, a row attends to the rows of its segment and to `memory_len` rows before.
+    length = (pop_key(user, "policy.model.memory_len") or 0) + (pop_key(user, "policy.seq_len") or 0)
+    options["memory_len"] = length or None
+    memory = {"type": "gtrxl", **{key: value for key, value in options.items() if value is not None}}
+    if get_key(user, "policy.model.memory") is None:
+        set_key(user, "policy.model.memory", memory)
+    if size := pop_key(user, "policy.model.hidden_size"):
+        sizes = get_key(user, "policy.model.encoder_hidden_size_list") or [128, 128, size]
+        set_key(user, "policy.model.encoder_hidden_size_list", sizes)
+    unknown = ("dropout", "att_head_dim", "att_mlp_num", "gru_gating")
+    ignored = [key for key in unknown if pop_key(user, f"policy.model.{key}")]
+    reason = f"; model.{', '.join(ignored)} have no counterpart and are ignored" if ignored else ""
+    notes.append(f"policy.type 'r2d2_gtrxl' is 'r2d2' with model.memory={memory} here{reason}.")
 
 
 def given_action_spaces(user: dict[str, Any]) -> dict[str, Any]:

@@ -182,7 +182,9 @@ def create_core(size: int, lstm_type: str | None, memory: CoreChoice) -> Recurre
         return RecurrentCore(size, size, lstm_type or "")
     options: dict[str, Any] = {"type": memory} if isinstance(memory, str) else dict(memory)
     name = options.pop("type", None)
-    known = all(key in GTRXL and type(value) is type(GTRXL[key]) and value > 0 for key, value in options.items())
+    known = all(
+        key in GTRXL and isinstance(value, int | type(GTRXL[key])) and value > 0 for key, value in options.items()
+    )
     if name != "gtrxl" or not known:
         raise ConfigError(
             f"policy.model.memory: expected 'gtrxl', or a dict with that type and any of {GTRXL}, got {memory!r}."

@@ -13,6 +13,7 @@ from ding_lite.config import compile_config
 from ding_lite.config.compat import IGNORED_KEYS, OLD_ANTS, REDUNDANT_KEYS, RENAMED_IDS, RENAMED_KEYS
 from ding_lite.config.schema import plain
 from ding_lite.entry import serial_pipeline
+from ding_lite.model.recurrent import create_core
 from ding_lite.policy import DQNPolicy
 from ding_lite.utils.key import get_key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
@@ -371,3 +372,14 @@ def test_a_config_is_compiled_and_saved_by_the_arguments_of_di_engine(tmp_path: 
         compile_config(main, auto=False, create_cfg=create)
     with pytest.raises(ConfigError, match=r"env.dynamic_seed: the engine of env_manager.type 'native' only takes"):
         serial_pipeline((main, create | {"env_manager": {"type": "native"}}), 0, None, None, 10, 10, False)
+
+
+def test_the_transformer_of_di_engine_is_the_memory_of_r2d2() -> None:
+    model = dict(memory_len=5, hidden_size=64, gru_bias=1, att_layer_num=3, dropout=0.1, att_head_num=4)
+    main = dict(env=dict(env_id="CartPole-v1"), policy=dict(model=model, seq_len=8))
+    cfg = compile_config((main, dict(policy=dict(type="r2d2_gtrxl"))))
+    memory = dict(type="gtrxl", memory_len=13, layer_num=3, head_num=4, gate_bias=1)
+    assert (cfg.policy.type, cfg.policy.model.memory) == ("r2d2", memory)
+    assert cfg.policy.model.encoder_hidden_size_list == [128, 128, 64]
+    assert "model.dropout have no counterpart and are ignored" in cfg.notes[0]
+    assert create_core(64, None, cfg.policy.model.memory).hidden_size == 64
