@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from ding_lite.model.qac import QAC as QAC
     from ding_lite.model.qac import QACDIST as QACDIST
     from ding_lite.model.qac import QVAC as QVAC
-    from ding_lite.model.qac import ActorCritic as ActorCritic
     from ding_lite.model.qac import ContinuousQAC as ContinuousQAC
     from ding_lite.model.qac import QACEnsemble as QACEnsemble
     from ding_lite.model.qac import QACQuantile as QACQuantile
@@ -49,5 +48,6 @@ if TYPE_CHECKING:
     from ding_lite.model.recurrent_qac import RecurrentQAC as RecurrentQAC
     from ding_lite.model.vac import PG as PG
     from ding_lite.model.vac import VAC as VAC
+    from ding_lite.model.vac import ActorCritic as ActorCritic
 else:
     __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from ding_lite.model.arguments import ActionShape, ObsShape, single_size, with_arguments_of
 from ding_lite.model.mlp import MLP
-from ding_lite.model.qac import ActorCritic, ActorNetwork, CriticNetwork
+from ding_lite.model.qac import ActorNetwork, CriticNetwork
+from ding_lite.model.vac import ActorCritic
 from ding_lite.utils.registry import MODEL_REGISTRY
 
 

@@ -18,7 +18,8 @@ from ding_lite.model.actor_heads import HybridHead
 from ding_lite.model.arguments import HybridShape, ObsShape, hybrid_sizes, with_arguments_of
 from ding_lite.model.mlp import MLP
 from ding_lite.model.q_learning import DiscreteHead, DuelingHead, ValueNetwork
-from ding_lite.model.qac import ActorCritic, ActorNetwork, CriticNetwork, RegressionHead
+from ding_lite.model.qac import ActorNetwork, CriticNetwork, RegressionHead
+from ding_lite.model.vac import ActorCritic
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 
 

@@ -1,4 +1,4 @@
-"""Networks of policies for any kind of action, with the value of a state or without."""
+"""The base of all actor-critics; networks of policies for any kind of action, with the value of a state or without."""
 
 from __future__ import annotations
 
@@ -11,13 +11,79 @@ from torch import Tensor, nn
 
 from ding_lite.model.actor_heads import create_actor_head
 from ding_lite.model.arguments import ActionShape, HybridShape, ObsShape, with_arguments_of
-from ding_lite.model.encoders import create_encoder
+from ding_lite.model.encoders import create_encoder, feature_size, residual_head_sizes
 from ding_lite.model.masks import obey_mask
-from ding_lite.model.mlp import MLP
+from ding_lite.model.mlp import MLP, Activation
 from ding_lite.model.q_learning import ValueNetwork
-from ding_lite.model.qac import ActorCritic
 from ding_lite.model.recurrent import CoreChoice, create_core, run_core
 from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
+
+
+class ActorCritic(nn.Module):
+    """A model with several computations, such as that of the actor and that of the critic, named by `mode`.
+
+    A subclass creates the networks, of layers with the sizes that this class holds.
+
+    Args:
+        obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of these.
+        actor_head_hidden_size: size of the hidden layers of the actor's head; None: 64, or 128 for 'simba'.
+        actor_head_layer_num: hidden layers in addition to the first one, or SimBa's blocks.
+        critic_head_hidden_size: size of the hidden layers of a critic's head; None: 64, or 512 for 'simba'.
+        critic_head_layer_num: hidden layers in addition to the first one, or SimBa's blocks; None: 1, or 2 for 'simba'.
+        activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
+        norm_type: 'LN': layer normalisation of the hidden dense layers, before the activation; None: none.
+        encoder_hidden_size_list: sizes of the layers of the encoders, one encoder for each network. None: vectors are
+            passed to the heads directly. For images: three convolutions' channels, then the dense layer's size.
+        encoder: name, or `type` and options, of another encoder, see `named_encoder`. Without
+            `encoder_hidden_size_list`, the heads are those of SimBa if its name is 'simba', see `SimBaEncoder`.
+
+    Attributes:
+        modes: names of the methods that a call may name.
+        first_layers: hidden layers of each head beside those that `actor_head_layer_num` counts, as in DI-engine.
+        size: number of features of an encoder.
+        actor_sizes: sizes of the hidden layers of the actor's head.
+        critic_sizes: sizes of the hidden layers of a critic's head.
+        layer_options: activation and normalisation, the arguments of every head.
+    """
+
+    modes: ClassVar[tuple[str, ...]] = ("compute_actor", "compute_critic")
+    first_layers: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        obs_shape: ObsShape,
+        actor_head_hidden_size: int | None = None,
+        actor_head_layer_num: int = 1,
+        critic_head_hidden_size: int | None = None,
+        critic_head_layer_num: int | None = None,
+        activation: Activation = "relu",
+        norm_type: str | None = None,
+        encoder_hidden_size_list: Sequence[int] | None = None,
+        encoder: EncoderChoice = None,
+    ) -> None:
+        super().__init__()
+        layers = encoder_hidden_size_list or ()  # without layers, the vector itself is the features
+        residual = residual_head_sizes(encoder) if encoder_hidden_size_list is None else None
+        actor_size, critic_size, num = residual or (64, 64, 1)
+        self.layer_options: dict[str, Any] = dict(activation=activation, norm_type=norm_type)
+        encoder = None if residual else encoder
+        self._encoder_options = self.layer_options | dict(obs_shape=obs_shape, hidden_size_list=layers, encoder=encoder)
+        if residual:
+            self.layer_options["residual"] = True
+        self.size = feature_size(obs_shape, layers)
+        num = num if critic_head_layer_num is None else critic_head_layer_num
+        self.actor_sizes = [actor_head_hidden_size or actor_size] * (self.first_layers + actor_head_layer_num)
+        self.critic_sizes = [critic_head_hidden_size or critic_size] * (self.first_layers + num)
+
+    def new_encoder(self) -> nn.Module:
+        """Return an encoder of observations, with parameters of its own."""
+        return create_encoder(**self._encoder_options)
+
+    def forward(self, inputs: Any, mode: str) -> dict[str, Any]:
+        """Return the result of the method named `mode` for `inputs`."""
+        if mode not in self.modes:
+            raise ValueError(f"{type(self).__name__}: expected a mode of {', '.join(self.modes)}, got '{mode}'.")
+        return getattr(self, mode)(inputs)
 
 
 @MODEL_REGISTRY.register("vac")
