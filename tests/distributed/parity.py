@@ -225,7 +225,7 @@ def replay_everything(cfg: EasyDict, samples: dict[str, Any], num_envs: int) -> 
     batch = tree_map(lambda leaf: leaf.double() if leaf.is_floating_point() else leaf, batch)
     if cfg.policy.get("priority_IS_weight", False) is not False:  # None: Rainbow follows its priorities
         obs = seen(batch["obs"])
-        obs = obs[:, :, 0] if "agent_state" in batch["obs"] else obs
+        obs = obs[:, :, 0] if isinstance(batch["obs"], dict) and "agent_state" in batch["obs"] else obs
         batch["weight"] = obs[(0,) * (obs.ndim - 2)].sum(-1).sigmoid()
     return batch
 
