@@ -31,7 +31,7 @@ class Gate(nn.Module):
         super().__init__()
         self.of_y, self.of_x = nn.Linear(size, 3 * size, bias=False), nn.Linear(size, 2 * size, bias=False)
         self.of_rx = nn.Linear(size, size, bias=False)
-        self.bias = nn.Parameter(torch.full((size,), bias))
+        self.bias = nn.Parameter(torch.full((size,), float(bias)))
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Return g(x, y)."""
