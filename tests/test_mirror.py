@@ -31,6 +31,7 @@ COVERED = {
         *("envs/same_process_env.py", "envs/seeded_env.py"),
     ],
     "model/test_qmix.py": ["model/agents.py"],
+    "policy/policy_gradient/test_mappo.py": ["model/mavac.py"],
     "model/test_vac.py": ["model/actor_heads.py", "model/arguments.py"],
     "policy/test_base.py": ["policy/common_keys.py"],
     "policy/test_invariants.py": ["policy/checkpointed.py"],

@@ -28,15 +28,15 @@ NAMES = {
     "ding_lite.model": """
         ACER ActorCritic BC BDQ C51DQN ContinuousBC ContinuousQAC ConvEncoder DQN DRQN DiscreteBC DiscreteHead
         DiscreteQAC DistributionHead DuelingHead FCEncoder FQF FractionHead GTrXL HybridQAC IMPALAConvEncoder
-        IQN MLP NoisyLinear PDQN PG QAC QACDIST QACEnsemble QACQuantile QMix QRDQN QVAC QuantileHead RainbowDQN
+        IQN MAVAC MLP NoisyLinear PDQN PG QAC QACDIST QACEnsemble QACQuantile QMix QRDQN QVAC QuantileHead RainbowDQN
         RecurrentCore RecurrentQAC SQN VAC ValueNetwork create_encoder
     """,
     "ding_lite.policy": """
         A2CPolicy ACERPolicy BCPolicy BDQPolicy C51Policy CQLPolicy D4PGPolicy DDPGPolicy DQNPolicy DiscreteCQLPolicy
-        DiscreteSACPolicy FQFPolicy IMPALAPolicy IQLPolicy IQNPolicy MDQNPolicy PADDPGPolicy PDQNPolicy PGPolicy
-        PPOOffPolicy PPOPolicy PQNPolicy Policy QMIXPolicy QRDQNPolicy R2D2Policy REDQPolicy RainbowDQNPolicy
-        RecurrentSACPolicy RecurrentTD3Policy SACPolicy SQLPolicy
-        SQNPolicy TD3BCPolicy TD3Policy TQCPolicy
+        DiscreteSACPolicy FQFPolicy IMPALAPolicy IQLPolicy IQNPolicy MAPPOPolicy MDQNPolicy PADDPGPolicy PDQNPolicy
+        PGPolicy PPOOffPolicy PPOPolicy PQNPolicy Policy QMIXPolicy QRDQNPolicy R2D2Policy REDQPolicy
+        RainbowDQNPolicy RecurrentSACPolicy RecurrentTD3Policy SACPolicy SQLPolicy SQNPolicy
+        TD3BCPolicy TD3Policy TQCPolicy
     """,
     "ding_lite.reward_model": "IcmRewardModel RewardModel RndRewardModel next_obs",
     "ding_lite.rl_utils": """

@@ -188,6 +188,8 @@ HYBRID_POLICIES = {"ddpg": "paddpg"}
 RECURRENT_POLICIES = {"sac": "recurrent_sac", "td3": "recurrent_td3"}
 # Options of the transformer of DI-engine's `r2d2_gtrxl`, and the names that they have in `policy.model.memory`.
 GTRXL_OPTIONS = {"att_layer_num": "layer_num", "att_head_num": "head_num", "gru_bias": "gate_bias"}
+# Policies that have another class for several agents, `policy.multi_agent=True`.
+AGENTS_POLICIES = {"ppo": "mappo"}
 # Other names of types and optimizers, and the name used here; with an empty buffer type, policy.priority determines it.
 NAMES: dict[str, dict[str, str]] = {
     "env_manager": {
@@ -249,7 +251,7 @@ def _rename_type(part: str, name: Any, path: str, notes: list[str]) -> Any:
 
 
 def choose_variant(user: dict[str, Any], notes: list[str]) -> None:
-    """Replace the type of a policy by that of its variant for hybrid actions, or for networks with a memory."""
+    """Replace the type of a policy by that of its variant for hybrid actions, a memory, or several agents."""
     name, model = get_key(user, "policy.type"), get_key(user, "policy.model") or {}
     memory = next(((key, model[key]) for key in ("lstm_type", "memory") if model.get(key) is not None), None)
     if not isinstance(name, str):
@@ -261,6 +263,9 @@ def choose_variant(user: dict[str, Any], notes: list[str]) -> None:
         variant, option = HYBRID_POLICIES[name], "action_space='hybrid'"
     elif name in RECURRENT_POLICIES and memory is not None:
         variant, option = RECURRENT_POLICIES[name], f"model.{memory[0]}={memory[1]!r}"
+    elif name in AGENTS_POLICIES and get_key(user, "policy.multi_agent") is True:
+        variant, option = AGENTS_POLICIES[name], "multi_agent=True"
+        pop_key(user, "policy.multi_agent")
     else:
         return
     set_key(user, "policy.type", variant)

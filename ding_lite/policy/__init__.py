@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ding_lite.policy.policy_gradient.acer import ACERPolicy as ACERPolicy
     from ding_lite.policy.policy_gradient.discrete_sac import DiscreteSACPolicy as DiscreteSACPolicy
     from ding_lite.policy.policy_gradient.impala import IMPALAPolicy as IMPALAPolicy
+    from ding_lite.policy.policy_gradient.mappo import MAPPOPolicy as MAPPOPolicy
     from ding_lite.policy.policy_gradient.pg import PGPolicy as PGPolicy
     from ding_lite.policy.policy_gradient.ppo import PPOPolicy as PPOPolicy
     from ding_lite.policy.policy_gradient.ppo_offpolicy import PPOOffPolicy as PPOOffPolicy

@@ -130,7 +130,7 @@ class PartlyTouched(nn.Module):
     def _touch(self, obs: Tensor) -> Tensor:
         marked = obs[..., :1] == MARK
         if obs.is_cuda or marked.any():  # a loss that waits for a GPU could not be captured
-            obs = torch.where(marked, self.rare(obs), obs)
+            obs = torch.where(marked, torch.cat([self.rare(obs[..., :4]), obs[..., 4:]], -1), obs)
         return obs
 
 

@@ -19,7 +19,7 @@ SEEDS = {
     "pendulum_ppo": range(2),
     "acrobot_ppo": range(2),
     "lunarlander_ppo": range(1),
-    **dict.fromkeys(("two_step_qmix", "two_step_vdn", "penalty_qmix"), range(1)),
+    **dict.fromkeys(("two_step_qmix", "two_step_vdn", "penalty_qmix", "penalty_mappo"), range(1)),
 }
 CASES = [(name, nproc, seed) for name, seeds in SEEDS.items() for nproc in (1, 2) for seed in seeds]
 

@@ -50,7 +50,8 @@ class Front(nn.Module):
         return self.network(self._pass(obs), **kwargs)
 
     def _pass(self, obs: Tensor) -> Tensor:
-        return self.front(obs.flatten(0, -2)).view_as(obs)
+        seen = obs[..., : self.front[1].num_features]
+        return torch.cat([self.front(seen.flatten(0, -2)).view_as(seen), obs[..., seen.shape[-1] :]], -1)
 
 
 def create(name: str) -> tuple[EasyDict, Any]:

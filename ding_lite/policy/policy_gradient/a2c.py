@@ -42,7 +42,9 @@ LOSS_KEYS: dict[str, Any] = dict(
     entropy_weight=Key(0.01, "weight of the entropy bonus"),
     ppo_param_init=Key(False, "initialise weights orthogonally, small ones in the policy's last layer"),
 )
-DISTRIBUTIONS = (gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete, gymnasium.spaces.Box, gymnasium.spaces.Dict)
+DISTRIBUTIONS: tuple[type, ...] = (
+    *(gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete, gymnasium.spaces.Box, gymnasium.spaces.Dict),
+)
 
 
 @POLICY_REGISTRY.register("a2c")

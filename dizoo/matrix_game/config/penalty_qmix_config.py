@@ -10,7 +10,6 @@ penalty_qmix_config = EasyDict(
     env=dict(
         env_id="Penalty-v0",
         penalty=-100.0,
-        n_evaluator_episode=8,
         stop_value=50,
     ),
     policy=dict(
@@ -24,14 +23,11 @@ penalty_qmix_config = EasyDict(
         random_collect_size=200,
         learn=dict(
             update_per_collect=2,
-            batch_size=32,
-            learning_rate=0.0005,
             target_theta=0.01,
         ),
-        eval=dict(evaluator=dict(eval_freq=1000, eval_after=2000)),
+        eval=dict(evaluator=dict(eval_after=2000)),
         other=dict(
-            eps=dict(start=1.0, end=0.05, decay=4000),
-            replay_buffer=dict(replay_buffer_size=5000),
+            eps=dict(decay=4000),
         ),
     ),
 )

@@ -9,7 +9,6 @@ two_step_qmix_config = EasyDict(
     exp_name="two_step_qmix_seed0",
     env=dict(
         env_id="TwoStep-v0",
-        n_evaluator_episode=8,
         stop_value=8,
     ),
     policy=dict(
@@ -22,13 +21,11 @@ two_step_qmix_config = EasyDict(
         random_collect_size=200,
         learn=dict(
             update_per_collect=2,
-            batch_size=32,
-            learning_rate=0.0005,
             target_theta=0.01,
         ),
         eval=dict(evaluator=dict(eval_freq=500, eval_after=500)),
         other=dict(
-            eps=dict(start=1.0, end=1.0, decay=1000),
+            eps=dict(end=1.0, decay=1000),
             replay_buffer=dict(replay_buffer_size=500),
         ),
     ),
