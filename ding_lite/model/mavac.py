@@ -27,7 +27,9 @@ class MAVAC(VAC):
         **options: see `VAC`.
     """
 
-    @with_arguments_of(VAC, without=("share_encoder", "action_space", "lstm_type", "sigma_type", "fixed_sigma_value"))
+    @with_arguments_of(
+        VAC, without=("share_encoder", "action_space", "lstm_type", "memory", "sigma_type", "fixed_sigma_value")
+    )
     def __init__(
         self,
         agent_num: int,
