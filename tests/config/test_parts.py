@@ -109,7 +109,8 @@ def test_a_module_of_import_names_that_fails_is_named_with_its_line(
 
 
 def test_atari_without_ale_py_is_an_error_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, ATARI, raising=False)  # so that it imports the package again
+    for name in (ATARI, ATARI.replace("_env", "_engine")):
+        monkeypatch.delitem(sys.modules, name, raising=False)  # so that it imports the package again
     monkeypatch.setitem(sys.modules, "ale_py", None)
     with pytest.raises(ConfigError, match=r"^Atari games need the package ale-py \(.*\): pip install 'ale-py>=0"):
         compile_config(pair(env=dict(type="atari", import_names=[ATARI])))
