@@ -17,7 +17,6 @@ from torch import Tensor
 from ding_lite.policy.policy_gradient.a2c import estimate_advantages
 from ding_lite.policy.policy_gradient.ppo import PPOPolicy
 from ding_lite.torch_utils.minibatch import explained_variance, normalize_parts
-from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -60,9 +59,9 @@ class PPOOffPolicy(PPOPolicy):
         observations that are normalised by the newest statistics, as they are in batches.
         """
         self._kl.clear()
-        normalizer = self.normalizer  # normalises the batches from replay, but not this block
-        given = normalizer.normalize(block) if isinstance(normalizer, Normalizer) else block
-        value_TN, next_value_TN = self._values(self._to_device(given), recompute=given is not block)
+        active = self.normalizer.active  # it normalises the batches from replay, but has not normalised this block
+        given = self.normalizer.normalize(block) if active else block
+        value_TN, next_value_TN = self._values(self._to_device(given), recompute=active)
         if self._cfg.learn.value_norm:
             denormalize = self._value_stats.denormalize
             value_TN, next_value_TN = denormalize(value_TN), denormalize(next_value_TN)

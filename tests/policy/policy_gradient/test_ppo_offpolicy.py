@@ -32,6 +32,12 @@ def test_advantages_and_returns_are_stored_with_the_block(value_norm: bool) -> N
     assert all(torch.equal(samples[key], block[key]) for key in block)
 
 
+def test_without_normalisation_values_are_those_with_which_the_policy_acted() -> None:
+    block = hand_block()
+    block["value"] = block["value"] + 1  # the model has learned since
+    assert torch.equal(hand_policy("learn.value_norm=False").to_samples(block)["value"], block["value"])
+
+
 def test_values_are_those_of_normalised_numbers_and_true_ones_are_stored() -> None:
     policy, plain = (hand_policy("learn.value_norm=False") for _ in range(2))
     block = hand_block() | {"reward": torch.arange(0.0, 600.0, 100.0).view(3, 2)}
