@@ -90,8 +90,8 @@ def summary(rows: list[Row], goal: float) -> list[str]:
     after = curve[next((place for place, (_, value) in enumerate(curve) if value >= goal), len(curve)) :]
     return [
         rows[0]["seed"],
-        f"{after[0][0] / 1000:.3g}" if after else "-",
-        f"{curve[-1][0] / 1000:.3g}",
+        _thousands(after[0][0]) if after else "-",
+        _thousands(curve[-1][0]),
         _number(curve[-1][1]),
         _number(sum(value for _, value in after) / len(after)) if after else "-",
         *(check or [""]),
@@ -124,6 +124,10 @@ def _lines(rows: Iterable[Sequence[str]]) -> str:
 
 def _run(row: Row) -> tuple[str, str, int]:
     return row["task"], row["algorithm"], int(row["seed"])
+
+
+def _thousands(step: int) -> str:
+    return f"{step / 1000:.3g}" if step < 999_500 else f"{step / 1000:,.0f}"
 
 
 def _number(value: float) -> str:
