@@ -16,10 +16,20 @@ from gymnasium.vector.utils import create_empty_array
 
 from ding_lite.config import schema as sc
 from ding_lite.envs.wrappers import check_wrappers
-from ding_lite.utils.key import Key, declared_keys, get_key, matches, set_key, show, show_value
+from ding_lite.utils.key import (
+    SCHEDULE_FIELDS,
+    Key,
+    declared_keys,
+    get_key,
+    matches,
+    set_key,
+    show,
+    show_value,
+    why_constant,
+)
 from ding_lite.utils.passwords import check_no_passwords
 from ding_lite.utils.registry import POLICY_REGISTRY, TRACKER_REGISTRY, ConfigError, closest
-from ding_lite.utils.schedule import DECISIONS, FIELDS, UNITS, Schedule, Scheduled, find_schedules, why_constant
+from ding_lite.utils.schedule import Schedule, Scheduled, find_schedules
 from ding_lite.utils.tree import tree_leaves
 
 ROUNDED = (  # counts that are rounded up, each to a multiple of the second key
@@ -27,6 +37,9 @@ ROUNDED = (  # counts that are rounded up, each to a multiple of the second key
     ("policy.collect.n_episode", "env.collector_env_num"),
     ("env.n_evaluator_episode", "env.evaluator_env_num"),
 )
+UNITS = {"env_step": "env steps", "iteration": "learner iterations", "collect": "collects"}  # by the field `by`
+# Numbers that decide in losses: with 0, these compute something else.
+DECISIONS = ("learn.kappa", "learn.kl_beta", "learn.noise_range.")
 
 
 def round_counts(cfg: EasyDict, notes: list[str]) -> None:
@@ -248,16 +261,16 @@ def check_schedule(path: str, key: Key, schedule: Mapping[str, Any]) -> None:
 def _check_fields(path: str, schedule: Mapping[str, Any]) -> tuple[str, str]:
     """Check that a schedule has the fields of its type and no others; return its type and its count."""
     kind = schedule.get("type")
-    if not isinstance(kind, str) or kind not in FIELDS:
-        kinds = ", ".join(f"'{name}'" for name in FIELDS)
+    if not isinstance(kind, str) or kind not in SCHEDULE_FIELDS:
+        kinds = ", ".join(f"'{name}'" for name in SCHEDULE_FIELDS)
         raise ConfigError(f"{path}.type: expected a number, or a schedule of one of the types {kinds}, got {kind!r}.")
-    needs = f"a schedule of type '{kind}' has the fields type, {', '.join(FIELDS[kind])}"
-    for name in FIELDS[kind]:
+    needs = f"a schedule of type '{kind}' has the fields type, {', '.join(SCHEDULE_FIELDS[kind])}"
+    for name in SCHEDULE_FIELDS[kind]:
         if name not in schedule:
             raise ConfigError(f"{path}.{name} is missing: {needs}.")
     for name in schedule:
-        if name not in ("type", *FIELDS[kind]):
-            raise ConfigError(f"Unknown key '{path}.{name}': {needs}.{closest(name, FIELDS[kind])}")
+        if name not in ("type", *SCHEDULE_FIELDS[kind]):
+            raise ConfigError(f"Unknown key '{path}.{name}': {needs}.{closest(name, SCHEDULE_FIELDS[kind])}")
     if schedule["by"] not in tuple(UNITS):
         names = ", ".join(f"'{name}'" for name in UNITS)
         raise ConfigError(f"{path}.by: expected one of {names}, got {schedule['by']!r}.")

@@ -38,9 +38,8 @@ from ding_lite.config.compat import (
 )
 from ding_lite.config.saved import append_to_path
 from ding_lite.config.shapes import check_action_space
-from ding_lite.utils.key import SECTION, get_key, matches, set_key, show
+from ding_lite.utils.key import SECTION, get_key, has_fields, is_schedule, matches, set_key, show
 from ding_lite.utils.registry import CONFIG_MODULE, POLICY_REGISTRY, ConfigError, closest, place_of
-from ding_lite.utils.schedule import has_fields, is_schedule
 
 # The dicts of a config file, in short, for messages.
 LEAST = {

@@ -12,6 +12,8 @@ A class declares its keys in `config`, as nested dicts of `Key`:
 
 A subclass may give a plain value, such as `learning_rate=3e-4`, to change a default and keep the rest of the
 declaration. A plain value that no base class declares becomes a key with the value's type, without range and meaning.
+
+The value of a key that is a number may be a schedule, a dict; `schedule` says what its fields mean.
 """
 
 from __future__ import annotations
@@ -27,6 +29,9 @@ from typing import Any
 from ding_lite.utils.registry import ConfigError, closest
 
 SECTION = object()  # the type of a dict that declares no keys yet
+SPAN = ("start", "end", "over", "by")
+SCHEDULE_FIELDS = {"linear": SPAN, "cosine": SPAN, "exponential": SPAN, "exp": SPAN, "piecewise": ("points", "by")}
+SECTIONS = ("learn", "collect", "eval")  # sections of `policy` whose numbers may be schedules, as may those in none
 LARGEST_INT = 2**31 - 1
 WORDS = {"True": True, "False": False, "None": None}  # words that a user may write in lower case
 ACTIVATIONS = {"ReLU": "relu", "Tanh": "tanh", "GELU": "gelu", "ELU": "elu", "SiLU": "silu"}  # torch's class -> name
@@ -260,6 +265,33 @@ def matches(value: Any, hint: Any) -> bool:
     return (
         value is None if kind in (None, types.NoneType) else isinstance(value, kind) if isinstance(kind, type) else True
     )
+
+
+def is_schedule(path: str, key: Key, value: Any) -> bool:
+    """Return whether the value of a config key is meant as a schedule: a dict where a number is expected.
+
+    Where a whole number is expected, which cannot change, only a dict with all fields of a schedule is meant as one.
+    """
+    if not isinstance(value, Mapping) or not path.startswith("policy.") or key.choices or matches({}, key.hint):
+        return False
+    return matches(0.5, key.hint) or (matches(1, key.hint) and has_fields(value))
+
+
+def has_fields(value: Any) -> bool:
+    """Return whether a value has a type of a schedule and all fields of this type."""
+    kind = value.get("type") if isinstance(value, Mapping) else None
+    return isinstance(kind, str) and kind in SCHEDULE_FIELDS and set(SCHEDULE_FIELDS[kind]) <= value.keys()
+
+
+def why_constant(path: str, key: Key) -> str:
+    """Return why the number of a key cannot change during a run; empty if it can. `path` begins with 'policy.'."""
+    if isinstance(key.constant, str):
+        return key.constant
+    if not matches(0.5, key.hint):
+        return "it is a whole number"
+    _, *sections, _ = path.split(".")
+    fixed = key.constant or (sections and sections[0] not in SECTIONS)
+    return "it is only read when the run is built" if fixed else ""
 
 
 def describe(hint: Any) -> str:

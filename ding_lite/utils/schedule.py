@@ -34,18 +34,13 @@ from typing import Any
 
 from easydict import EasyDict
 
-from ding_lite.utils.key import Key, declared_keys, get_key, matches, set_key
+from ding_lite.utils.key import SECTIONS, Key, declared_keys, get_key, is_schedule, set_key, why_constant
 
-UNITS = {"env_step": "env steps", "iteration": "learner iterations", "collect": "collects"}
-SPAN = ("start", "end", "over", "by")
-FIELDS = {"linear": SPAN, "cosine": SPAN, "exponential": SPAN, "exp": SPAN, "piecewise": ("points", "by")}
-SECTIONS = ("learn", "collect", "eval")  # sections of `policy` whose numbers may be schedules, as may those in none
 # Beginnings of the keys that losses do not read.
 OUTSIDE_LOSSES = (
     *("collect.", "eval.", "learn.learning_rate", "learn.weight_decay", "learn.adam_eps", "learn.momentum"),
     *("learn.grad_clip_value", "learn.target_theta"),
 )
-DECISIONS = ("learn.kappa", "learn.kl_beta", "learn.noise_range.")  # of losses that compute something else with 0
 
 
 @dataclass(frozen=True)
@@ -109,33 +104,6 @@ class Scheduled(float):
 def current_number(number: float) -> float:
     """Return the current number of a schedule if `number` is `Scheduled`; otherwise `number` itself."""
     return number.current() if isinstance(number, Scheduled) else number
-
-
-def is_schedule(path: str, key: Key, value: Any) -> bool:
-    """Return whether the value of a config key is meant as a schedule: a dict where a number is expected.
-
-    Where a whole number is expected, which cannot change, only a dict with all fields of a schedule is meant as one.
-    """
-    if not isinstance(value, Mapping) or not path.startswith("policy.") or key.choices or matches({}, key.hint):
-        return False
-    return matches(0.5, key.hint) or (matches(1, key.hint) and has_fields(value))
-
-
-def has_fields(value: Any) -> bool:
-    """Return whether a value has a type of a schedule and all fields of this type."""
-    kind = value.get("type") if isinstance(value, Mapping) else None
-    return isinstance(kind, str) and kind in FIELDS and set(FIELDS[kind]) <= value.keys()
-
-
-def why_constant(path: str, key: Key) -> str:
-    """Return why the number of a key cannot change during a run; empty if it can. `path` begins with 'policy.'."""
-    if isinstance(key.constant, str):
-        return key.constant
-    if not matches(0.5, key.hint):
-        return "it is a whole number"
-    _, *sections, _ = path.split(".")
-    fixed = key.constant or (sections and sections[0] not in SECTIONS)
-    return "it is only read when the run is built" if fixed else ""
 
 
 def find_schedules(policy: Mapping[str, Any], keys: Mapping[str, Key]) -> dict[str, Schedule]:

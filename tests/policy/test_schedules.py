@@ -14,9 +14,9 @@ from torch import Tensor
 from ding_lite.config import compile_config
 from ding_lite.policy import DQNPolicy, Policy
 from ding_lite.torch_utils.optimizer import OPTIMIZER_KEYS
-from ding_lite.utils.key import Key, declared_keys, matches
+from ding_lite.utils.key import SECTIONS, Key, declared_keys, is_schedule, matches, why_constant
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
-from ding_lite.utils.schedule import SECTIONS, find_schedules, is_schedule, why_constant
+from ding_lite.utils.schedule import find_schedules
 from tests.distributed import parity
 from tests.policy.helpers import OURS, batches_of, compile_for, make_batch, make_cfg, make_policy, same_tree
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from ding_lite.config.checks import check_schedule
-from ding_lite.utils.key import Key
+from ding_lite.utils.key import Key, is_schedule, why_constant
 from ding_lite.utils.registry import ConfigError
-from ding_lite.utils.schedule import Schedule, Scheduled, is_schedule, why_constant
+from ding_lite.utils.schedule import Schedule, Scheduled
 
 PATH = "policy.learn.learning_rate"
 RATE = Key(0.1, "step size", low=0, high=10)
