@@ -11,6 +11,7 @@ EXTRAS = {
     "mujoco": "mujoco",
     "minigrid": "minigrid",
     "connect_four": "pettingzoo",
+    "pettingzoo": "mpe2",
 }  # env.type: the package
 
 

@@ -1,0 +1,58 @@
+"""A game with PettingZoo's parallel API whose agents have different spaces, and leave it at different times."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Space
+
+SPACES: dict[str, tuple[Space[Any], Space[Any]]] = {
+    "scout": (Box(-1, 1, (2,)), Discrete(2)),
+    "guard": (Dict(observation=Box(-1, 1, (2, 2)), action_mask=MultiBinary(4)), Discrete(4, start=5)),
+    "clerk": (Discrete(3), Discrete(3)),
+}
+
+
+class SmallGame:
+    """The scout leaves after one step. The others end with the third step, by a limit if `limit`."""
+
+    metadata: dict[str, Any] = {"name": "small_game"}
+    possible_agents = list(SPACES)
+
+    def __init__(self, limit: bool = False, continuous: bool = False) -> None:
+        self._limit, self._continuous = limit, continuous
+        self.played: list[dict[str, int]] = []
+
+    def observation_space(self, agent: str) -> Space[Any]:
+        return SPACES[agent][0]
+
+    def action_space(self, agent: str) -> Space[Any]:
+        return Box(-1, 1, (2,)) if self._continuous else SPACES[agent][1]
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
+        self.agents, self._step = list(SPACES), 0
+        return self._observe(), {agent: {} for agent in self.agents}
+
+    def step(self, actions: dict[str, int]) -> tuple[Any, ...]:
+        assert actions.keys() == set(self.agents)
+        self.played.append(actions)
+        self._step += 1
+        over, last = {agent: agent == "scout" for agent in self.agents}, self._step == 3
+        ends = {agent: (last and not self._limit) or left for agent, left in over.items()}
+        cuts = dict.fromkeys(self.agents, last and self._limit)
+        seen, rewards = self._observe(), {agent: float(len(agent) + self._step) for agent in self.agents}
+        self.agents = [agent for agent in self.agents if not (ends[agent] or cuts[agent])]
+        return seen, rewards, ends, cuts, {agent: {} for agent in seen}
+
+    def close(self) -> None:
+        self.agents = []
+
+    def _observe(self) -> dict[str, Any]:
+        board = np.full((2, 2), 0.25 * self._step, np.float32)
+        seen = {"scout": np.array([0.5, -0.5], np.float32), "clerk": 2}
+        seen |= {"guard": {"observation": board, "action_mask": np.array([0, 1, 0, 1], np.int8)}}
+        return {agent: seen[agent] for agent in self.agents}
+
+
+parallel_env = SmallGame

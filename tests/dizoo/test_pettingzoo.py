@@ -1,0 +1,97 @@
+"""A game of PettingZoo's parallel API is an environment of several agents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from easydict import EasyDict
+
+import ding_lite
+from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
+from ding_lite.utils.registry import ConfigError
+from dizoo.pettingzoo.envs.pettingzoo_env import PettingZooEnv
+from tests.dizoo.extras import needs
+
+GAME = "tests.dizoo/small_game"
+
+
+def make(env_id: str = GAME, team_reward: str = "sum", **kwargs: Any) -> PettingZooEnv:
+    return PettingZooEnv(EasyDict(env_id=env_id, team_reward=team_reward, kwargs=kwargs))
+
+
+@pytest.mark.parametrize("limit", [True, False])
+def test_different_spaces_are_padded_and_agents_that_are_out_are_masked(limit: bool) -> None:
+    env = make(limit=limit)
+    obs, _ = env.reset(seed=0)
+    states: list[list[float]] = [[0.5, -0.5, 0, 0], [0, 0, 0, 0], [0, 0, 1, 0]]  # the clerk sees 2 of 0, 1 and 2
+    masks = [[1, 1, 0, 0], [0, 1, 0, 1], [1, 1, 1, 0]]
+    assert obs["agent_state"].tolist() == states
+    assert obs["action_mask"].tolist() == masks
+    assert obs["global_state"].tolist() == np.ravel(states).tolist()
+    found = []
+    for _ in range(3):
+        obs, *rest = env.step(np.array([1, 3, 2]))
+        assert env.observation_space.contains(obs)
+        found.append(rest[:3])
+    # names of 5 letters, and the step; the scout is paid once
+    assert found == [[18.0, False, False], [14.0, False, False], [16.0, not limit, limit]]
+    assert env._game.played == [{"scout": 1, "guard": 8, "clerk": 2}] + [{"guard": 8, "clerk": 2}] * 2
+    assert obs["action_mask"][0].tolist() == [1, 0, 0, 0]
+    assert not obs["agent_state"][0].any()
+
+
+def test_the_teams_reward_may_be_the_mean() -> None:
+    env = make(team_reward="mean")
+    env.reset(seed=0)
+    assert env.step(np.array([0, 1, 0]))[1] == 6.0
+
+
+@pytest.mark.parametrize(
+    ("env_id", "kwargs", "message"),
+    [
+        ("mpe9/simple_v3", {}, "env.env_id 'mpe9/simple_v3' needs the extra 'pettingzoo'"),
+        ("tests.dizoo/extras", {}, "expected a game with PettingZoo's parallel API"),
+        (GAME, dict(continuous=True), "expected Discrete actions of every agent, got"),
+    ],
+)
+def test_a_game_that_cannot_be_played_is_refused_in_one_line(env_id: str, kwargs: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as error:
+        make(env_id, **kwargs)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["qmix", "mappo"])
+def test_it_is_learned_on_and_a_trained_policy_plays_it(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sizes: dict[str, Any] = dict(collector_env_num=2, evaluator_env_num=2, n_evaluator_episode=2)
+    collect = dict(n_sample=32) if name == "mappo" else {}
+    main = dict(exp_name="run", env=dict(env_id=GAME, **sizes), policy=dict(collect=collect, learn=dict(batch_size=8)))
+    create = dict(
+        env=dict(type="pettingzoo", import_names=["dizoo.pettingzoo.envs.pettingzoo_env"]), policy=dict(type=name)
+    )
+    pipeline = serial_pipeline if name == "qmix" else serial_pipeline_onpolicy
+    pipeline((main, create), seed=0, max_train_iter=20)
+    agent = ding_lite.load("run")
+    obs, _ = agent.make_env().reset(seed=0)
+    action = agent.act(obs)
+    assert action.shape == (3,)
+    assert obs["action_mask"][np.arange(3), action].all()
+    assert agent.evaluate(2)["returns"] == [48.0, 48.0]
+
+
+@pytest.mark.parametrize(("env_id", "shape"), [("simple_spread_v3", (3, 18)), ("simple_speaker_listener_v4", (2, 11))])
+def test_the_particle_games_have_their_shapes_and_repeat_by_seed(env_id: str, shape: tuple[int, int]) -> None:
+    needs("mpe2")
+    envs = [make(f"mpe2/{env_id}") for _ in range(2)]
+    played: list[Any] = []
+    for env in envs:
+        obs, _ = env.reset(seed=3)
+        assert env.observation_space.contains(obs)
+        assert obs["agent_state"].shape == shape
+        played.append([obs["global_state"], *env.step(np.ones(shape[0], int))[:2]])
+    np.testing.assert_equal(*played)
