@@ -71,6 +71,10 @@ class SplitEncoder:
         self._starts = self._ends - torch.tensor(sizes)
         return self.does(self._encode_remotely)
 
+    def values(self) -> list[Tensor]:
+        """Return the values of the parameters, on the CPU."""
+        return [parameter.detach().cpu() for parameter in self.parameters]
+
     def _encode_remotely(self, place_B: Tensor) -> Tensor:
         if torch.is_grad_enabled():
             features: Tensor = _Encode.apply(self, place_B, *self.parameters)  # type: ignore[no-untyped-call]  # torch's
@@ -80,11 +84,11 @@ class SplitEncoder:
 
     def fetch(self, place_B: Tensor) -> tuple[Tensor, list[int]]:
         """Return features `[B, F]` of the samples at these places, and the observers that computed them."""
-        place_B, flat = place_B.cpu().contiguous(), flatten(self.parameters)
+        place_B, values = place_B.cpu().contiguous(), self.values()
         owner_B = torch.bucketize(place_B, self._ends, right=True)
         rows = {rank: (owner_B == rank - 1).nonzero().flatten() for rank in (owner_B.unique() + 1).tolist()}
         parts = {rank: place_B[row] - self._starts[rank - 1] for rank, row in rows.items()}
-        answers = [self.link.ask_now(rank, "encode", flat, part) for rank, part in parts.items()]
+        answers = [self.link.ask_now(rank, "encode", values, part) for rank, part in parts.items()]
         features = torch.cat([result(answer) for answer in answers])
         return features[torch.cat(list(rows.values())).argsort()], list(rows)
 
@@ -119,10 +123,11 @@ class _Encode(torch.autograd.Function):
         with carried():
             dist_autograd.backward(ctx.number, [root])
         answers = [split.link.ask_now(rank, "gradient", ctx.number) for rank in ctx.asked]
-        flat = torch.stack([result(answer) for answer in answers]).sum(0).to(split.parameters[0].device)
+        parts = zip(*map(result, answers), strict=True)  # of each parameter, those of all observers
+        gradients = [torch.stack(part).sum(0).to(split.parameters[0].device) for part in parts]
         ctx.context.__exit__(None, None, None)
         split.pending = False
-        return None, None, *unflatten(flat, split.parameters)
+        return None, None, *gradients
 
 
 class RemoteCollector(NoEnvironments):
@@ -147,8 +152,8 @@ class RemoteCollector(NoEnvironments):
     def collect(self) -> tuple[dict[str, Any], dict[str, float]]:
         """Return samples `[M, ...]`, whose `obs` are places (see `SplitEncoder.remote`), and sums of the counts."""
         self._policy.begin_collect(self.envstep)  # sets the agent's schedules; observers set their own
-        flat = flatten(self._encoder.parameters)
-        answers = [self._link.ask(rank, "collect", flat, self.envstep) for rank in self._link.observers]
+        values = self._encoder.values()
+        answers = [self._link.ask(rank, "collect", values, self.envstep) for rank in self._link.observers]
         own = torch.get_rng_state()
         for _, args, answer in self._link.requests(answers):
             heartbeat("collect")
@@ -233,7 +238,7 @@ class Observer:
             answer.set_result(getattr(self, method)(*args))
         raise AssertionError
 
-    def collect(self, parameters: Tensor, envstep: int) -> tuple[dict[str, Any], dict[str, float]]:
+    def collect(self, parameters: list[Tensor], envstep: int) -> tuple[dict[str, Any], dict[str, float]]:
         """Play with the encoder's `parameters` at the global env step; return samples without observations."""
         self._load(parameters)
         self._collector.envstep = envstep
@@ -242,16 +247,16 @@ class Observer:
         self._held = samples.pop("obs")
         return samples, figures | {"signum": self._guard.signum or 0}
 
-    def encode(self, parameters: Tensor, index_B: Tensor) -> Tensor:
+    def encode(self, parameters: list[Tensor], index_B: Tensor) -> Tensor:
         """Return features `[B, F]` of the samples at `index_B` of the last collect, with gradients."""
         self._load(parameters)
         self._encoder.train()
         return self._features(tree_map(lambda leaf: leaf[index_B], self._held))
 
-    def gradient(self, context: int) -> Tensor:
-        """Return the encoder's gradient, flat, which backward has left in a context of distributed autograd."""
+    def gradient(self, context: int) -> list[Tensor]:
+        """Return the gradients of the encoder's parameters, which backward has left in a context of rpc's autograd."""
         found = dist_autograd.get_gradients(context)
-        return flatten([found.get(parameter, torch.zeros_like(parameter)) for parameter in self._parameters])
+        return [found.get(parameter, torch.zeros_like(parameter)).cpu() for parameter in self._parameters]
 
     def _act(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
         """Send features of observations `[N, ...]` and return the agent's `action` `[N]`: one request a step."""
@@ -265,8 +270,8 @@ class Observer:
             return self._encoder(self._policy._to_device(obs)).cpu()
 
     @torch.no_grad()
-    def _load(self, parameters: Tensor) -> None:
-        for own, new in zip(self._parameters, unflatten(parameters, self._parameters), strict=True):
+    def _load(self, parameters: list[Tensor]) -> None:
+        for own, new in zip(self._parameters, parameters, strict=True):
             own.copy_(new)
 
 
@@ -371,17 +376,6 @@ def find_encoder(policy: Policy) -> nn.Module:
     return found["encoder"]
 
 
-def flatten(tensors: Sequence[Tensor]) -> Tensor:
-    """Return the elements of all tensors as one tensor on the CPU, in logical order, whatever their strides."""
-    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors]).cpu()
-
-
-def unflatten(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    """Return the tensors that `flatten` joined, with the shapes of `like`."""
-    parts = flat.split([tensor.numel() for tensor in like])
-    return [part.view(tensor.shape) for part, tensor in zip(parts, like, strict=True)]
-
-
 AGENT = 0  # its rank; all others are observers
 TRANSPORTS = ["uv"]  # sockets; the shared-memory transport polls all the time and takes cores from environments
 
@@ -407,7 +401,7 @@ def _answer_now(method: str, args: tuple[Any, ...]) -> Any:
         return getattr(_Here.service, method)(*args)
     except Exception as error:
         _Here.inbox.put(error)  # the main thread raises it, and the watchdog tells the others why it ends
-        return dist.DistNetworkError(f"rpc: {_name(dist.get_rank())} has failed: {type(error).__name__}")
+        return dist.DistNetworkError(f"rpc: {rpc.get_worker_info().name} has failed: {type(error).__name__}")
 
 
 class RPCLink(AbstractContextManager[Any]):
@@ -436,7 +430,8 @@ class RPCLink(AbstractContextManager[Any]):
             options = rpc.TensorPipeRpcBackendOptions(
                 rpc_timeout=self._timeout, init_method=f"tcp://{addr}:{ports[0]}", _transports=TRANSPORTS
             )
-            rpc.init_rpc(_name(self._rank), None, self._rank, len(self.observers) + 1, options)
+            name = "agent" if self._rank == AGENT else f"observer_{self._rank}"
+            rpc.init_rpc(name, None, self._rank, len(self.observers) + 1, options)
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
@@ -448,11 +443,11 @@ class RPCLink(AbstractContextManager[Any]):
 
     def ask(self, rank: int, method: str, *args: Any) -> Future[Any]:
         """Return the future answer of that rank's main thread, without a time limit."""
-        return rpc.rpc_async(_name(rank), _answer, (method, args), timeout=0)
+        return rpc.rpc_async(rank, _answer, (method, args), timeout=0)
 
     def ask_now(self, rank: int, method: str, *args: Any) -> Future[Any]:
         """Return the future answer of one of that rank's rpc threads."""
-        return rpc.rpc_async(_name(rank), _answer_now, (method, args))
+        return rpc.rpc_async(rank, _answer_now, (method, args))
 
     def requests(self, answers: Iterable[Future[Any]] = ()) -> Iterator[Request]:
         """Yield the requests to this process's main thread until all `answers` have arrived; without any, for ever."""
@@ -488,7 +483,3 @@ def carried() -> Iterator[None]:
             yield
     except RuntimeError as error:
         raise dist.DistNetworkError(f"rpc: {str(error).partition(chr(10))[0]}") from error
-
-
-def _name(rank: int) -> str:
-    return "agent" if rank == AGENT else f"observer_{rank}"

@@ -25,7 +25,6 @@ from ding_lite.entry.serial_entry_rpc import (
     RPCLink,
     SplitEncoder,
     find_encoder,
-    flatten,
     result,
 )
 from ding_lite.entry.setup import prepare_run
@@ -134,8 +133,9 @@ def take_steps(policy: PGPolicy, samples: dict[str, Any]) -> list[dict[str, Tens
     for batch in [*batches, *policy.batches(samples)]:
         output = policy.learn(batch)
         gradients = [parameter.grad for parameter in policy.model.parameters() if parameter.grad is not None]
-        vectors = {"gradient": flatten(gradients), "parameters": flatten(list(policy.model.parameters()))}
-        steps.append({**vectors, "loss": output["total_loss"]})
+        vectors = {"gradient": gradients, "parameters": [parameter.detach() for parameter in policy.model.parameters()]}
+        flat = {key: torch.cat([part.flatten() for part in parts]) for key, parts in vectors.items()}
+        steps.append({**flat, "loss": output["total_loss"]})
     return steps
 
 

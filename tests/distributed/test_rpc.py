@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from ding_lite.entry import serial_pipeline_rpc
-from ding_lite.entry.serial_entry_rpc import find_encoder, flatten, unflatten
+from ding_lite.entry.serial_entry_rpc import find_encoder
 from ding_lite.utils import ConfigError, load_checkpoint
 from dizoo.classic_control.cartpole.config.cartpole_pg_rpc_config import create_config, main_config
 from tests.distributed.launcher import ROOT, finish, free_port, launch, run_ranks, start_forked
@@ -200,12 +200,3 @@ def test_an_encoder_with_buffers_is_refused() -> None:
     find_encoder(policy).add_module("norm", nn.BatchNorm1d(4))
     with pytest.raises(ConfigError, match=r"buffers \(.*running_mean"):
         find_encoder(policy)
-
-
-def test_what_is_flattened_comes_back_whatever_the_strides() -> None:
-    image = torch.arange(2 * 3 * 4 * 5.0).view(2, 3, 4, 5)
-    tensors = [image.to(memory_format=torch.channels_last), torch.arange(3.0)]
-    flat = flatten(tensors)
-    assert flat.tolist() == [*range(120), 0, 1, 2]
-    like = [torch.empty_like(tensor) for tensor in tensors]
-    assert all(torch.equal(new, old) for new, old in zip(unflatten(flat, like), tensors, strict=True))
