@@ -27,8 +27,7 @@ COVERED = {
     "policy/continuous/test_ensembles.py": ["policy/continuous/redq.py", "policy/continuous/tqc.py"],
     "envs/test_subprocess_env.py": ["envs/worker_process.py"],
     "envs/test_vector_env.py": [
-        *("envs/builders.py", "envs/episode_monitor.py", "envs/keys.py"),
-        *("envs/same_process_env.py", "envs/seeded_env.py"),
+        *("envs/builders.py", "envs/episode_monitor.py", "envs/keys.py", "envs/seeded_env.py"),
     ],
     "model/test_qmix.py": ["model/agents.py"],
     "policy/policy_gradient/test_mappo.py": ["model/mavac.py"],

@@ -159,7 +159,8 @@ class RunKeeper(AbstractContextManager[Any]):
         self.saved_iter, self._saved = learner.train_iter, self._moment()
         on_rank_0(lambda: claim_exp_dir(self._exp_dir))
         self.reporter.resume(loaded.state["record"], loaded.name, counts(), self._goes_on)
-        self.reporter.changed(self._changes)
+        if self._changes:  # total_config.py has the values that the run began with
+            self.reporter.info(f"changed: {', '.join(self._changes)}")
         if local_state is None:
             self.reporter.warning("The checkpoint has no replay buffer and no environments: episodes start anew.")
             for name, value in to_arrays(loaded.state["collector"].get("attributes", {})).items():

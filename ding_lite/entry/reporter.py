@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
@@ -60,11 +60,6 @@ class RunReporter(AbstractContextManager[Any]):
         self._progress = self._stack.enter_context(Progress(limit, get_rank() == 0, self._logger.info, step, words))
         for message in summary_of(self.cfg, policy, source, spec, self.exp_dir):
             self._logger.info(message)
-
-    def changed(self, changes: Sequence[str]) -> None:
-        """Record which values of the config a resumed run changes: its total_config.py has those that it began with."""
-        if changes:
-            self._logger.info(f"changed: {', '.join(changes)}")
 
     def info(self, message: str) -> None:
         """Print a message."""

@@ -27,7 +27,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import CloudpickleWrapper, batch_space, iterate
 
 from ding_lite.envs.returned import EnvError
-from ding_lite.envs.same_process_env import MixedInfos
+from ding_lite.envs.seeded_env import MixedInfos
 from ding_lite.envs.worker_process import LOST, START_TIMEOUT, Nursery, share_observations
 from ding_lite.utils.registry import UserError
 from ding_lite.utils.seed import derive_seeds

@@ -56,7 +56,7 @@ from ding_lite.envs.env_pool import EnvPoolEngine
 from ding_lite.envs.episode_monitor import EpisodeMonitor
 from ding_lite.envs.rendering import build_recorded, check_recording
 from ding_lite.envs.restorable import RestorableVectorEnv
-from ding_lite.envs.same_process_env import SameProcessVectorEnv
+from ding_lite.envs.seeded_env import SameProcessVectorEnv
 from ding_lite.envs.spaces import EnvSpec, PolicyObservations, stack_depth
 from ding_lite.envs.subprocess_env import SubprocessVectorEnv
 from ding_lite.envs.wrappers import ENGINES, find_own_randomness
