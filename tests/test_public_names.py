@@ -18,8 +18,9 @@ NAMES = {
     """,
     "ding_lite": "__version__ load train",
     "ding_lite.entry": """
-        Callback LaunchError RolloutDataset collect_demo_data evaluate_checkpoint find_pipeline launch serial_pipeline
-        serial_pipeline_bc serial_pipeline_offline serial_pipeline_onpolicy serial_pipeline_reward_model_offpolicy
+        Callback LaunchError League RolloutDataset collect_demo_data evaluate_checkpoint find_pipeline launch
+        serial_pipeline serial_pipeline_bc serial_pipeline_offline serial_pipeline_onpolicy
+        serial_pipeline_reward_model_offpolicy
         serial_pipeline_reward_model_onpolicy serial_pipeline_rpc
     """,
     "ding_lite.envs": """

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ding_lite.entry.eval_entry import evaluate_checkpoint as evaluate_checkpoint
     from ding_lite.entry.launcher import LaunchError as LaunchError
     from ding_lite.entry.launcher import launch as launch
+    from ding_lite.entry.league import League as League
     from ding_lite.entry.pipelines import find_pipeline as find_pipeline
     from ding_lite.entry.rollout_dataset import RolloutDataset as RolloutDataset
     from ding_lite.entry.serial_entry import serial_pipeline as serial_pipeline

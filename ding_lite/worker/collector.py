@@ -76,7 +76,7 @@ class SampleCollector:
         interrupt: Callable[[], bool] = lambda: False,
     ) -> None:
         self._env, self._policy, self._interrupt = env, policy, interrupt
-        self._num_envs, self._share = env.num_envs, n_sample // env.num_envs
+        self.num_envs, self._share = env.num_envs, n_sample // env.num_envs
         self._info_keys: tuple[str, ...] = getattr(env, "info_keys", ())
         self._rows = RolloutRows(env.observation_space)
         self.envstep, self.episode_count, self.interrupted = 0, 0, False
@@ -91,7 +91,7 @@ class SampleCollector:
             seeds: one seed for each environment; None: the environments continue with their own seeds.
         """
         self._obs, _ = self._env.reset(seed=seeds)  # type: ignore[arg-type]  # lists are accepted
-        self._episode_step_N = np.zeros(self._num_envs, np.int32)
+        self._episode_step_N = np.zeros(self.num_envs, np.int32)
         self._policy.reset()
 
     def collect(self, n_sample: int | None = None, random: bool = False) -> tuple[dict[str, Any], dict[str, float]]:
@@ -110,7 +110,7 @@ class SampleCollector:
             `info/KEY/episodes`, the number of them that reported it. `duration` is the mean over ranks, in seconds.
         """
         start = time.perf_counter()
-        n_step = n_sample // self._num_envs if n_sample else self._share
+        n_step = n_sample // self.num_envs if n_sample else self._share
         kwargs = self._policy.begin_collect(self.envstep)
         self._rows.reserve(n_step)
         for t in range(n_step):
@@ -139,7 +139,7 @@ class SampleCollector:
         self._episode_step_N += 1
         if "final_obs" in info:
             index_K = np.flatnonzero(ended)
-            self._rows.add_ends(t * self._num_envs + index_K, index_K, info)
+            self._rows.add_ends(t * self.num_envs + index_K, index_K, info)
             self._episode_step_N[index_K] = 0
             self._policy.reset(index_K)
         return ended
@@ -157,7 +157,7 @@ class SampleCollector:
         total = allreduce_data(
             {
                 **infos,
-                "env_step": n_step * self._num_envs,
+                "env_step": n_step * self.num_envs,
                 "episode": len(ends["return"]),
                 "return": float(ends["return"].sum()),
                 "length": float(ends["length"].sum()),

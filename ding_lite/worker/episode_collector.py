@@ -43,8 +43,8 @@ class EpisodeCollector(SampleCollector):
         if self._episode_step_N.any():  # otherwise every environment is at the start of an episode
             self.reset()
         kwargs = self._policy.begin_collect(self.envstep)
-        share = n_episode // self._num_envs if n_episode else self._share
-        ended_N, t = np.zeros(self._num_envs, np.int64), 0
+        share = n_episode // self.num_envs if n_episode else self._share
+        ended_N, t = np.zeros(self.num_envs, np.int64), 0
         while ended_N.min() < share:
             if t == self._rows.capacity:
                 self._rows.reserve(max(2 * t, FIRST_CAPACITY))
@@ -53,7 +53,7 @@ class EpisodeCollector(SampleCollector):
             ended_N += self._play(t, random, kwargs)
             t += 1
         block, ends = self._rows.take(t, self._obs)
-        env_K = ends.pop("index") % self._num_envs
+        env_K = ends.pop("index") % self.num_envs
         counted_K = [np.count_nonzero(env_K[:k] == n) < share for k, n in enumerate(env_K)]
         counted = {key: values[counted_K] for key, values in ends.items()}
         return block, self._count(t, counted, time.perf_counter() - start)
