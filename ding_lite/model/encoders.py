@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from ding_lite.model.arguments import ObsShape
 from ding_lite.model.image import ConvEncoder, ImageConv, ImageDense
-from ding_lite.model.masks import UnmaskedEncoder, unmasked_shape
 from ding_lite.model.mlp import MLP, Activation, check_norm_type, find_activation, with_norm
 from ding_lite.torch_utils.normalizer import MASK
 from ding_lite.utils.key import activation_name
@@ -138,6 +137,36 @@ def _zeros(obs_shape: ObsShape) -> Any:
     if isinstance(obs_shape, Mapping):
         return {key: _zeros(part) for key, part in obs_shape.items()}
     return torch.zeros(1, *([obs_shape] if isinstance(obs_shape, int) else obs_shape))
+
+
+def unmasked_shape(obs_shape: Mapping[str, Any]) -> tuple[str | None, Any]:
+    """Return what an encoder sees of a dict of shapes with `action_mask`: the only other part and its key, or a dict.
+
+    The key is None if there are several other parts.
+    """
+    parts = {key: shape for key, shape in obs_shape.items() if key != MASK}
+    if not parts:
+        raise ConfigError("The observations are a Dict with an action_mask alone: expected another part to learn from.")
+    return next(iter(parts.items())) if len(parts) == 1 else (None, parts)
+
+
+class UnmaskedEncoder(nn.Module):
+    """Encodes a dict of observations without its `action_mask`.
+
+    Args:
+        encoder: the encoder of the other parts.
+        key: the key of the only other part, which the encoder takes without a dict; None: there are several.
+    """
+
+    def __init__(self, encoder: nn.Module, key: str | None) -> None:
+        super().__init__()
+        self.encoder, self._key = encoder, key
+
+    def forward(self, obs: Mapping[str, Any]) -> Tensor:
+        """Return features `[B, F]` for a dict of arrays `[B, ...]`."""
+        if self._key is not None:
+            return self.encoder(obs[self._key])
+        return self.encoder({key: part for key, part in obs.items() if key != MASK})
 
 
 class DictEncoder(nn.Module):

@@ -6,14 +6,12 @@ for any leading dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ding_lite.torch_utils.normalizer import MASK
-from ding_lite.utils.registry import ConfigError
 
 Logit = TypeVar("Logit", Tensor, Any)
 
@@ -65,33 +63,3 @@ def allowed_mean(advantage: Tensor, mask_XA: Tensor | None, dim: int = -1) -> Te
         return advantage.mean(dim, keepdim=True)
     allowed = allowed_actions(mask_XA)[(..., *[None] * (-1 - dim))]
     return (advantage * allowed).sum(dim, keepdim=True) / allowed.sum(dim, keepdim=True)
-
-
-def unmasked_shape(obs_shape: Mapping[str, Any]) -> tuple[str | None, Any]:
-    """Return what an encoder sees of a dict of shapes with `action_mask`: the only other part and its key, or a dict.
-
-    The key is None if there are several other parts.
-    """
-    parts = {key: shape for key, shape in obs_shape.items() if key != MASK}
-    if not parts:
-        raise ConfigError("The observations are a Dict with an action_mask alone: expected another part to learn from.")
-    return next(iter(parts.items())) if len(parts) == 1 else (None, parts)
-
-
-class UnmaskedEncoder(nn.Module):
-    """Encodes a dict of observations without its `action_mask`.
-
-    Args:
-        encoder: the encoder of the other parts.
-        key: the key of the only other part, which the encoder takes without a dict; None: there are several.
-    """
-
-    def __init__(self, encoder: nn.Module, key: str | None) -> None:
-        super().__init__()
-        self.encoder, self._key = encoder, key
-
-    def forward(self, obs: Mapping[str, Any]) -> Tensor:
-        """Return features `[B, F]` for a dict of arrays `[B, ...]`."""
-        if self._key is not None:
-            return self.encoder(obs[self._key])
-        return self.encoder({key: part for key, part in obs.items() if key != MASK})

@@ -6,8 +6,7 @@ from typing import Any
 
 from ding_lite.model.agents import GLOBAL, STATE, agent_shape
 from ding_lite.model.arguments import ObsShape, with_arguments_of
-from ding_lite.model.encoders import create_encoder
-from ding_lite.model.masks import UnmaskedEncoder
+from ding_lite.model.encoders import UnmaskedEncoder, create_encoder
 from ding_lite.model.vac import VAC
 from ding_lite.torch_utils.normalizer import MASK
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
