@@ -34,11 +34,8 @@ class MAPPOPolicy(PPOPolicy):
     config: ClassVar[dict[str, Any]] = dict(type="mappo")
     action_spaces = (gymnasium.spaces.MultiDiscrete,)
     multi_agent = True
+    model_type = "mavac"
     recurrent = False
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "mavac", ["ding_lite.model"]
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:

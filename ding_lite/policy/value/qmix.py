@@ -74,10 +74,7 @@ class QMIXPolicy(RecurrentPolicy, DQNPolicy):
     config_without: ClassVar[tuple[str, ...]] = ("double", "noisy_net", "learn.target_update_freq")
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.MultiDiscrete,)
     multi_agent = True
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "qmix", ["ding_lite.model"]
+    model_type = "qmix"
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the module's docstring for a batch. It changes neither the networks nor the batch.
