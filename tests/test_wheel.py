@@ -63,6 +63,7 @@ def test_the_oldest_dependencies_that_ci_tests_are_those_declared(wheel: Path) -
     assert {name: Version(version) for name, version in pinned.items()} == declared
 
 
+@pytest.mark.slow
 def test_an_installed_wheel_trains_in_any_directory(wheel: Path, tmp_path: Path) -> None:
     target, elsewhere = tmp_path / "installed", tmp_path / "elsewhere"
     elsewhere.mkdir()

@@ -19,10 +19,8 @@ from ding_lite.utils import save_checkpoint
 from tests.cli.commands import mistake
 from tests.distributed.launcher import ROOT, clean_environment, finish, run_forked, start
 from tests.entry.data_sets import offline_pair, record_cartpole
-from tests.entry.helpers import CONFIG, SHORT, last_checkpoint, result, run
-from tests.policy.helpers import parameter_hash
+from tests.entry.helpers import CONFIG, SHORT, result
 
-PPO = CONFIG.with_name("cartpole_ppo_config.py")
 ATARI = ROOT / "dizoo" / "atari" / "pong_dqn_ddp_config.py"
 
 
@@ -35,15 +33,6 @@ def clean(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def train(*words: str, config: Path | str = CONFIG) -> None:
     main(["-m", "serial", "-c", str(config), *SHORT, *words])
-
-
-def test_a_run_from_the_command_line_is_that_of_the_pipeline(tmp_path: Path) -> None:
-    train("-s", "3", "policy.learn.batch_size=16", "max_env_step=160")
-    told = result(tmp_path / "run")
-    assert (told["envstep"], told["seed"], told["stop_reason"]) == (160, 3, "max_env_step")
-    by_hand = run("policy.learn.batch_size=16", seed=3, max_env_step=160)
-    model = last_checkpoint(tmp_path / "run")["policy"]["model"]
-    assert parameter_hash(model) == parameter_hash(by_hand.model)
 
 
 @pytest.mark.parametrize("words", [["-s", "7", "exp_name=foo"], ["--help"]])
@@ -77,14 +66,6 @@ def test_options_of_di_engine_set_keys_and_every_seed_is_trained(tmp_path: Path)
     assert told_twice[1] == told_twice[0]
     done = command("-m", "eval", "--load-path", "mine_seed4", "--replay-path", "mine_seed4/result.json/videos")
     assert "mine_seed4/result.json/videos" in done.stderr
-
-
-def test_the_policys_type_may_be_given_by_policy_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], nothing_starts: None
-) -> None:
-    Path("mine.py").write_text("main_config = dict(env=dict(env_id='CartPole-v1'))\ncreate_config = {}\n")
-    assert "such as policy=dict(type=...)" in mistake(capsys, "-c", "mine.py")
-    assert "Policy 'bc' learns from a data set" in mistake(capsys, "-c", "mine.py", "-m", "serial", "policy=bc")
 
 
 OWN_ENV = """
@@ -125,6 +106,7 @@ def test_modules_beside_the_config_are_found_from_anywhere(tmp_path: Path) -> No
     assert result(tmp_path / "third" / "run")["envstep"] == 80
 
 
+@pytest.mark.slow
 def test_the_installed_command_runs(tmp_path: Path) -> None:
     installed = Path(sys.executable).parent / "ding_lite"
     if not installed.exists():
@@ -318,3 +300,11 @@ def test_ctrl_c_while_torch_is_imported_is_one_line() -> None:
         [sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, capture_output=True, text=True, timeout=60
     )
     assert (run.returncode, run.stderr) == (130, "Interrupted.\n")
+
+
+def test_the_policys_type_may_be_given_by_policy_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], nothing_starts: None
+) -> None:
+    Path("mine.py").write_text("main_config = dict(env=dict(env_id='CartPole-v1'))\ncreate_config = {}\n")
+    assert "such as policy=dict(type=...)" in mistake(capsys, "-c", "mine.py")
+    assert "Policy 'bc' learns from a data set" in mistake(capsys, "-c", "mine.py", "-m", "serial", "policy=bc")

@@ -67,29 +67,6 @@ def test_a_folded_example_is_the_same_command_for_a_shell(
     assert [shlex.split(line) for line in folded.splitlines()] == [shlex.split(line) for line in expected]
 
 
-@pytest.mark.parametrize("width", [60, 100])
-def test_a_help_is_as_wide_as_the_terminal_up_to_its_options(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
-    for name in (*COMMANDS, "classic"):
-        text = create_parser(name, load_command(name)).format_help()
-        head = text.partition("\npositional arguments:")[0].partition("\noptions:")[0]
-        assert max(map(len, head.splitlines())) <= width, head
-        usage = " ".join(head.partition("\n\n")[0].split())
-        assert usage.removeprefix("usage: ding_lite ").removeprefix(f"{name} ") == " ".join(
-            load_command(name).usage.split()
-        )
-
-
-def test_help_has_two_spellings(capsys: pytest.CaptureFixture[str]) -> None:
-    told = []
-    for words in (["train", "--help"], ["help", "train"]):
-        with pytest.raises(SystemExit) as end:
-            main(words)
-        assert end.value.code == 0
-        told.append(capsys.readouterr().out)
-    assert told[0] == told[1]
-
-
 def test_help_of_all_commands_comes_without_torch() -> None:
     code = "import sys; from ding_lite.cli.parsers import create_whole_parser; create_whole_parser(); "
     code += "sys.exit('torch' in sys.modules)"
@@ -167,7 +144,7 @@ def test_reading_a_directory_of_runs_runs_nothing_in_it(run_directory: Path, val
         assert not Path("executed").exists(), words
 
 
-@pytest.mark.parametrize("start", ["script", "module"])
+@pytest.mark.parametrize("start", [pytest.param("script", marks=pytest.mark.slow), "module"])
 def test_a_module_beside_the_user_never_replaces_an_installed_one(tmp_path: Path, start: str) -> None:
     (tmp_path / "bin").mkdir()
     script = tmp_path / "bin" / "ding_lite"  # as pip writes it

@@ -16,12 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from ding_lite.cli.configs import describe
 from ding_lite.cli.main import main
-from ding_lite.cli.starter import starter_pair, write_starter
+from ding_lite.cli.starter import write_starter
 from ding_lite.config import compile_config, read_saved_run
-from ding_lite.utils import POLICY_REGISTRY, ConfigError
-from ding_lite.utils.registry import REGISTRIES
+from ding_lite.utils import POLICY_REGISTRY
 from tests.distributed.launcher import ROOT
 from tests.entry.helpers import CONFIG, result
 
@@ -107,19 +105,6 @@ def test_a_buffer_of_images_that_does_not_fit_is_smaller(tmp_path: Path, monkeyp
     assert compile_config("carracing_sac_config.py").policy.other.replay_buffer.replay_buffer_size == 100_000
 
 
-def test_rooms_of_minigrid_and_robots_of_mujoco_are_those_of_dizoo(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "mujoco", None)  # as if it were not installed
-    with pytest.raises(ConfigError, match=r"needs the extra 'mujoco' .*pip install 'ding_lite\[mujoco\]'"):
-        write_starter("InvertedDoublePendulum-v5", "sac")
-    pytest.importorskip("minigrid")
-    assert compile_config(write_starter("MiniGrid-Empty-5x5-v0", "dqn")).env.type == "minigrid"
-
-
-def test_an_offline_policy_has_no_starter() -> None:
-    with pytest.raises(ConfigError, match=r"docs/offline\.md"):
-        starter_pair("CartPole-v1", OFFLINE[0], "run")
-
-
 def test_the_catalogue_has_every_registered_name(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,18 +124,6 @@ def test_the_catalogue_has_every_registered_name(
     told = capsys.readouterr().out
     assert told.startswith("buffers\n")
     assert max(map(len, told.splitlines())) <= 80
-
-
-@pytest.mark.parametrize("width", [60, 80])
-@pytest.mark.parametrize("kind", REGISTRIES)
-def test_long_summaries_are_folded_and_lose_nothing(kind: str, width: int) -> None:
-    whole, folded = describe(kind), describe(kind, width)
-    lines = folded.splitlines()
-    assert max(map(len, lines)) <= width
-    further = [len(line) - len(line.lstrip()) for line in lines if line.startswith("   ")]
-    assert len(set(further)) <= 2  # below summaries, and below environments that cannot be imported
-    assert "".join(folded.split()) == "".join(whole.split())
-    assert folded.count("\n  ") - len(further) == whole.count("\n  ")
 
 
 def test_a_terminal_gets_lines_of_its_width() -> None:

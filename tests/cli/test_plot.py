@@ -21,10 +21,3 @@ def test_a_directory_of_runs_becomes_a_picture(tmp_path: Path, capsys: pytest.Ca
     assert said.err == "note: The average of 'dqn' ends with its shortest run, '0': seconds 20 of 30.\n"
     call("plot", "runs", "--hold", "--each", "--by", "run")
     assert (tmp_path / "curves.png").exists()
-
-
-def test_a_group_that_mixes_configs_is_pointed_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_run(tmp_path / "a")
-    write_run(tmp_path / "b", 0, (1.0, 2.0, 3.0), "policy.nstep=3")
-    call("plot", "a", "b", "--by", "algorithm", "-o", "c.svg")
-    assert "note: The runs of 'dqn' differ in more than the seed: policy.nstep.\n" in capsys.readouterr().err

@@ -25,19 +25,3 @@ def test_runs_are_listed_within_the_terminal_and_names_can_be_copied(
         ["killed", "dqn", "CartPole-v0", "killed", "190", "200"],
     ]
     assert total.startswith("2 runs, ")
-
-
-def test_on_a_very_narrow_terminal_a_run_is_a_block_below_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "40")
-    write_run(tmp_path / "some/cartpole_dqn_seed0", ending="max_env_step")
-    call("runs", "some")
-    said = capsys.readouterr().out.splitlines()
-    assert said[:2] == ["cartpole_dqn_seed0", "  policy     dqn"]
-    assert max(map(len, said)) <= 40
-
-
-def test_a_directory_without_runs_is_no_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    call("runs")
-    assert capsys.readouterr().out == "0 runs, 0.0 kB\n"

@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 
 from ding_lite.cli.running import rename_for_seed
-from ding_lite.cli.seeds import SeedRun, describe_end
-from ding_lite.utils.run_process import RunProcess
 from tests.cli.commands import mistake
 from tests.distributed.launcher import finish, free_port, run_forked, start, start_forked
 from tests.entry.helpers import CONFIG, SHORT, result
@@ -154,15 +152,6 @@ os.environ["waits"] = "the runs inherit it"
     assert [" ".join(line.split()[1:-3]) for line in lines[1:]] == ["stopped", "not started"]  # no directories line
 
 
-@pytest.mark.parametrize(("nproc", "words"), [(1, "run"), (2, "run --nproc 2")])
-def test_the_way_to_continue_a_run_names_its_number_of_processes(nproc: int, words: str) -> None:
-    process = RunProcess(["no-command"])
-    process.wait()
-    seed_run = SeedRun(0, "run", process, {"stop_reason": "interrupted"})
-    assert describe_end(seed_run, nproc) == f"seed 0 interrupted: continue with ding_lite resume {words}"
-    process.close()
-
-
 def test_a_command_runs_under_torchs_launcher_that_puts_an_option_before_it(tmp_path: Path) -> None:
     launcher = ["-m", "torch.distributed.launch", "--nproc_per_node=2", f"--master_port={free_port()}"]
     words = ["-m", "ding_lite", "train", "-c", str(CONFIG), "--divide", *QUICK, "exp_name=run", "max_env_step=80"]
@@ -173,7 +162,7 @@ def test_a_command_runs_under_torchs_launcher_that_puts_an_option_before_it(tmp_
 
 
 @pytest.mark.parametrize(
-    "closed", ["<&- >&- 2>&- --nproc 2", *(pytest.param(c, marks=pytest.mark.slow) for c in ("2>&-", "2> >(true)"))]
+    "closed", ["<&- >&- 2>&-", *(pytest.param(c, marks=pytest.mark.slow) for c in ("2>&- --nproc 2", "2> >(true)"))]
 )
 def test_a_closed_stream_does_not_end_a_run(tmp_path: Path, closed: str) -> None:
     words = [sys.executable, "-m", "ding_lite", "train", "-c", str(CONFIG), *QUICK, "max_env_step=80", "exp_name=run"]
@@ -182,6 +171,7 @@ def test_a_closed_stream_does_not_end_a_run(tmp_path: Path, closed: str) -> None
     assert result(tmp_path / "run")["stop_reason"] == "max_env_step"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("streams", ["> log.txt", pytest.param("2> log.txt | cat > other.txt", marks=pytest.mark.slow)])
 def test_a_file_that_the_output_goes_to_has_each_message_once(tmp_path: Path, streams: str) -> None:
     words = [sys.executable, "-m", "ding_lite", "train", "-c", str(CONFIG), *QUICK, "max_env_step=80", "exp_name=run"]

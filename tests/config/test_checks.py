@@ -12,9 +12,7 @@ from gymnasium.spaces import Box, Discrete
 from ding_lite.config import compile_config, read_config, set_shapes
 from ding_lite.envs import EnvSpec, check_env
 from ding_lite.utils.key import get_key, set_key
-from ding_lite.utils.registry import (
-    ConfigError,
-)
+from ding_lite.utils.registry import ConfigError
 from tests.config.helpers import CARTPOLE, PONG, PPO, nested, pair
 
 
@@ -124,10 +122,6 @@ def test_frames_of_a_stack_are_held_once(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_not_a_number_is_out_of_every_range() -> None:
     with pytest.raises(ConfigError, match=r"policy.discount_factor: expected a number from 0 to 1, got nan"):
         compile_config(pair(nested("policy.discount_factor", math.nan)))
-
-
-def test_priority_decides_the_buffer() -> None:
-    assert compile_config(pair(), overrides=["policy.priority=True"]).policy.other.replay_buffer.type == "prioritized"
 
 
 @pytest.mark.parametrize(

@@ -51,11 +51,6 @@ def test_a_retired_id_on_the_command_line_has_its_successor_too() -> None:
     assert cfg.env.env_id == "LunarLander-v3"
 
 
-def test_ids_that_still_work_are_left_alone() -> None:
-    cfg = compile_config((dict(env=dict(env_id="CartPole-v0")), CREATE))
-    assert (cfg.env.env_id, cfg.notes) == ("CartPole-v0", [])
-
-
 TWO, IQL = [64, 64], [512, 512, 512]
 # Sizes of hidden layers in DI-engine 0.5.3, from its models `continuous_qac` and `qac_dist` and its class of IQL.
 HIDDEN: dict[str, dict[str, list[int]]] = {
@@ -121,16 +116,6 @@ TD3_BC = dict(
     noise_range=dict(min=-0.5, max=0.5), alpha=2.5,
 )  # fmt: skip
 OFFLINE = {
-    "cartpole_bc": offline("bc", "cartpole", cuda=False, continuous=False, learn=dict(batch_size=64, train_epoch=20)),
-    "cartpole_discrete_cql": offline(
-        "discrete_cql",
-        "cartpole",
-        model=dict(obs_shape=4, action_shape=2, encoder_hidden_size_list=[128, 128, 64], num_quantiles=64),
-        discount_factor=0.97,
-        nstep=3,
-        learn=dict(train_epoch=3000, target_update_freq=100, kappa=1.0, min_q_weight=4.0),
-        collect=dict(data_type="hdf5", data_path="./expert_demos.hdf5"),
-    ),
     "pendulum_cql": offline(
         "cql",
         "pendulum",
@@ -349,17 +334,6 @@ def test_the_switch_for_impalas_encoder_may_not_contradict_its_name() -> None:
     main = dict(policy=dict(model=dict(impala_cnn_encoder=True, encoder="conv")))
     with pytest.raises(ConfigError, match="impala_cnn_encoder=True contradicts"):
         compile_config((main, dict(env=dict(env_id="CartPole-v1"), policy=dict(type="ppo"))))
-
-
-def test_the_switches_of_di_engines_tracker_are_ignored_with_a_note() -> None:
-    switches = dict(gradient_logger=True, video_logger=True, plot_logger=True, action_logger="probability")
-    main = dict(env=dict(env_id="CartPole-v1"), policy=dict(logger=switches), wandb_logger=switches)
-    cfg = compile_config((main, CREATE))
-    assert cfg.tracker.type is None
-    assert cfg.notes == [
-        f"{key} is ignored: tracker.type='wandb' records the figures in Weights & Biases."
-        for key in ("policy.logger", "wandb_logger")
-    ]
 
 
 def test_a_config_is_compiled_and_saved_by_the_arguments_of_di_engine(tmp_path: Path) -> None:

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
 from easydict import EasyDict
 from gymnasium.spaces import Box
 
-from ding_lite.config import compile_config, set_shapes
-from ding_lite.envs.vector_env import check_env
-from ding_lite.utils.key import describe, get_key, matches
-from ding_lite.utils.registry import (
-    POLICY_REGISTRY,
-    ConfigError,
-)
+from ding_lite.config import compile_config
+from ding_lite.utils.key import get_key
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from tests.config.helpers import BasePolicy, TinyEnv, TinyPolicy, nested, pair
 
 # Merging.
@@ -123,22 +119,11 @@ def test_misspelt_key_is_an_error_that_names_the_closest(wrong: str, right: str,
     assert str(error.value) == f"Unknown key '{wrong}'. Did you mean '{right}'?"
 
 
-def test_key_like_no_other_lists_what_its_level_knows() -> None:
-    with pytest.raises(ConfigError, match=r"'policy.learn.zzz'. Known in 'policy.learn': batch_size, learning_rate, "):
-        compile_config(pair(nested("policy.learn.zzz", 1)))
-
-
 def test_option_of_a_buffer_that_is_not_in_use_is_unknown() -> None:
     cfg = compile_config(pair(nested("policy.other.replay_buffer.chunk", 2), replay_buffer=dict(type="config_test")))
     assert cfg.policy.other.replay_buffer == dict(type="config_test", replay_buffer_size=1000, chunk=2)
     with pytest.raises(ConfigError, match=r"Unknown key 'policy.other.replay_buffer.chunk'"):
         compile_config(pair(nested("policy.other.replay_buffer.chunk", 2)))
-
-
-def test_section_without_options_takes_none() -> None:
-    assert compile_config(pair(policy=dict(type="config_test_plain"))).policy.other == {}
-    with pytest.raises(ConfigError, match=r"Unknown key 'policy\.other\.anything'"):
-        compile_config(pair(nested("policy.other.anything", 1), policy=dict(type="config_test_plain")))
 
 
 def test_content_of_a_declared_free_dict_is_not_checked() -> None:
@@ -208,16 +193,6 @@ def test_objects_that_a_file_cannot_hold_are_refused() -> None:
         compile_config(pair({"env": {3: 4}}))
 
 
-class Unshowable:
-    def __repr__(self) -> str:
-        raise RuntimeError("no repr")
-
-
-def test_an_object_that_cannot_be_shown_is_refused_by_its_type() -> None:
-    with pytest.raises(ConfigError, match=r"main_config\.seed: .* got Unshowable \(its repr fails with RuntimeError\)"):
-        compile_config(pair(dict(seed=Unshowable())))
-
-
 def test_what_holds_itself_or_nests_too_deep_is_refused() -> None:
     circle: list[Any] = []
     circle.append(circle)
@@ -237,12 +212,6 @@ def test_a_message_is_one_short_line_whatever_it_quotes() -> None:
         compile_config(pair({"x" * 10**6: 1}))
     assert len(str(error.value)) <= 400
     assert str(error.value).endswith("exp_name, max_seconds, policy, seed, tracker.")
-
-
-def test_literal_true_is_not_one() -> None:
-    assert not matches(True, Literal[1])
-    assert matches(1, Literal[1])
-    assert describe((float, type(None))) == "float or None"
 
 
 def test_model_parameters_are_those_of_the_chosen_model() -> None:
@@ -317,10 +286,3 @@ def test_override_of_a_text_may_look_like_a_number() -> None:
 def test_wrong_overrides(item: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         compile_config(pair(nested("policy.learn.batch_size", 2)), overrides=[item])
-
-
-def test_gymnasium_id_needs_no_environment_code() -> None:
-    main = dict(env=dict(env_id="CartPole-v1"), policy=dict(collect=dict(n_sample=8)))
-    cfg = compile_config((main, dict(policy=dict(type="dqn"))))
-    set_shapes(cfg, check_env(cfg.env))
-    assert (cfg.policy.model.obs_shape, cfg.policy.model.action_shape) == (4, 2)

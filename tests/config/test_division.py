@@ -45,11 +45,6 @@ def test_ranks_together_have_the_sizes_of_the_config(kind: str) -> None:
                 assert len({get_key(own, path) / own.env.collector_env_num for own in owns}) == 1, path
 
 
-def test_without_divide_the_sizes_are_those_of_each_rank() -> None:
-    cfg = compiled("dqn", "policy.divide=False")
-    assert divide(cfg, 1, 3) is cfg
-
-
 @pytest.mark.parametrize(
     ("kind", "ranks", "overrides", "message"),
     [

@@ -13,9 +13,7 @@ import pytest
 
 from ding_lite.config import compile_config, read_config, save_config, set_shapes
 from ding_lite.envs.vector_env import check_env
-from ding_lite.utils.registry import (
-    ConfigError,
-)
+from ding_lite.utils.registry import ConfigError
 from tests.config.helpers import CARTPOLE, PONG, ROOT, pair
 
 
@@ -87,6 +85,7 @@ def test_saved_config_keeps_every_kind_of_value(tmp_path: Path) -> None:
     assert again == cfg
 
 
+@pytest.mark.slow
 def test_saved_config_runs_by_itself(tmp_path: Path) -> None:
     cfg = compile_config(CARTPOLE, seed=3, overrides=["exp_name=run", "env.stop_value=None"])
     save_config(cfg, tmp_path / "total_config.py", max_env_step=64)

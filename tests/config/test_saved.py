@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -78,12 +77,6 @@ def changes(tmp_path: Path, *overrides: str, **limits: int) -> list[str]:
     save_config(compile_config(config, overrides=BEGAN), path, max_env_step=400)
     cfg = compile_config(config, overrides=[*BEGAN, *overrides])
     return changed_values(path, cfg, {"max_env_step": 400, **limits})
-
-
-def test_a_run_that_is_only_resumed_changes_nothing(tmp_path: Path) -> None:
-    before = list(sys.path)
-    assert changes(tmp_path, "policy.learn.resume_training=True", "exp_name=elsewhere") == []
-    assert sys.path == before, "modules are found where they were"
 
 
 def test_values_and_limits_are_told_with_those_before(tmp_path: Path) -> None:

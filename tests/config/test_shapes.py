@@ -47,16 +47,6 @@ def test_unset_shapes_are_the_environments() -> None:
     assert cfg.policy.model == dict(obs_shape=[4, 84, 84], action_shape=6)
 
 
-def test_a_length_inside_a_dict_of_shapes_may_be_a_list() -> None:
-    shapes = dict(obs_shape=[4], action_shape=dict(action_type_shape=(3,), action_args_shape=[2]))
-    cfg = compiled("pdqn", dict(model=shapes))
-    set_shapes(cfg, spec(action=SPACES["hybrid"]))
-    assert cfg.policy.model.action_shape == dict(action_type_shape=3, action_args_shape=2)
-    other = compiled("pdqn", dict(model=shapes | dict(action_shape=dict(action_type_shape=3, action_args_shape=5))))
-    with pytest.raises(ConfigError, match=r"action_shape: expected the environment's {'action_type_shape': 3, "):
-        set_shapes(other, spec(action=SPACES["hybrid"]))
-
-
 NESTED = Dict(camera=Box(0, 255, (3, 40, 40), np.uint8), body=Dict(joints=Box(-1, 1, (5,)), goal=Box(0, 1, (2,))))
 
 
@@ -95,13 +85,6 @@ def test_stacks_of_masks_are_refused() -> None:
     cfg = compile_config((dict(env=dict(frame_stack=4)), dict(policy=dict(type="dqn"))))
     with pytest.raises(ConfigError, match=r"env\.frame_stack=4, but the observations have an action_mask"):
         set_shapes(cfg, spec(Dict(seen=Box(-1, 1, (3,)), action_mask=Box(0, 1, (2,), np.int8)), frame_stack=4))
-
-
-@pytest.mark.parametrize("given", [4, [4], (4,)])
-def test_one_length_may_be_written_as_number_or_list(given: Any) -> None:
-    cfg = compile_config(pair(nested("policy.model.obs_shape", given)))
-    set_shapes(cfg, spec())
-    assert cfg.policy.model.action_shape == 2
 
 
 @pytest.mark.parametrize("given", [{}, {"action_shape": [4]}, {"action_shape": 4}])

@@ -249,11 +249,7 @@ def share_noise(policy: Any, batch: dict[str, Any], columns: range, steps: int) 
 
 
 def learn(
-    cfg: EasyDict,
-    block: dict[str, Any],
-    columns: range,
-    phases: range = range(1),
-    state: dict[str, Any] | None = None,
+    cfg: EasyDict, block: dict[str, Any], columns: range, phases: range = range(1), state: dict[str, Any] | None = None
 ) -> list[dict[str, Any]]:
     """Take the learning steps of these phases on this rank's part, from a state if one is given.
 

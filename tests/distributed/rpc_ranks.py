@@ -58,7 +58,7 @@ class OpenObserver(Observer):
     def show(self) -> Tensor:
         return self._held
 
-    def encode(self, parameters: Tensor, index_B: Tensor) -> Tensor:
+    def encode(self, parameters: list[Tensor], index_B: Tensor) -> Tensor:
         assert threading.current_thread() is not threading.main_thread()
         return super().encode(parameters, index_B)
 

@@ -99,10 +99,7 @@ def test_what_makes_no_difference_is_none(found: dict[str, str], name: str) -> N
         ("one value", "policy.learn.batch_size is 32 on ranks 0, 1, 64 on rank 2"),
         ("all values", "seed is 0 on rank 0, 1 on rank 1, 2 on rank 2"),
         ("a type", "policy.learn.batch_size is 32 on rank 0, 32.0 on ranks 1, 2"),
-        (
-            "a section",
-            "policy.model.width is 8 on rank 0, unset on ranks 1, 2",
-        ),
+        ("a section", "policy.model.width is 8 on rank 0, unset on ranks 1, 2"),
         ("a limit", "max_env_step is 100 on ranks 0, 2, 101 on rank 1"),
         ("no limit", "max_env_step is 100 on rank 0, unset on ranks 1, 2"),
     ],

@@ -30,13 +30,7 @@ from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.ranks.machine_group import machine_group
 from ding_lite.utils.ranks.ranks import get_local_rank, get_local_world_size, get_rank, get_world_size
 from ding_lite.utils.registry import ConfigError
-from tests.distributed.launcher import (
-    free_port,
-    launch,
-    run_forked,
-    run_ranks,
-    say,
-)
+from tests.distributed.launcher import free_port, launch, run_forked, run_ranks, say
 
 ME = ["-m", "tests.distributed.test_collectives"]
 WAYS: tuple[dict[str, Any], ...] = ({}, {"share_memory": True})

@@ -69,6 +69,7 @@ def test_a_job_takes_a_launcher_in_goes_on_without_it_and_ends_at_a_signal(
     job.end()
 
 
+@pytest.mark.slow
 def test_a_requeued_job_of_slurm_goes_on_with_fewer_nodes(tmp_path: Path) -> None:
     words = ["-m", "ding_lite", "train", "-c", str(CONFIGS["cartpole dqn"]), "-s", "3", "--divide", "--resume"]
     words += ["exp_name=run", *ELASTIC_WORDS]

@@ -26,19 +26,6 @@ print(os.getsid(0) == os.getpgid(0) == os.getpid(), sys.stdin.read(), sys.stdout
 print({{name: value for name, value in get_preparation_data("x").items() if name != "authkey"}})
 print("to stderr", file=sys.stderr)
 """
-FAIL = """
-import os, signal, sys
-def fail(how):
-    if how == "raises":
-        raise ValueError("boom")
-    if how == "exits":
-        sys.exit(3)
-    if how == "says":
-        sys.exit("too bad")
-    os.kill(os.getpid(), signal.SIGINT if how == "interrupted" else signal.SIGKILL)
-print("before", flush=True)
-fail(sys.argv[1])
-"""
 
 # What starts a Python process, and ends as that does.
 STARTER = """
@@ -69,21 +56,6 @@ def test_a_forked_program_finds_what_a_new_process_finds(words: list[str], tmp_p
         assert forked.stderr == new.stderr == "to stderr\n"
 
 
-@pytest.mark.parametrize(
-    "how",
-    ["raises", "killed", *(pytest.param(how, marks=pytest.mark.slow) for how in ("exits", "says", "interrupted"))],
-)
-def test_a_program_that_fails_is_told_as_one_of_a_new_process(how: str, tmp_path: Path) -> None:
-    (tmp_path / "fails.py").write_text(FAIL)
-    new = finish(start([sys.executable, "fails.py", how], cwd=tmp_path), 60)
-    for before, status in (([], new.returncode), (["-c", STARTER], new.returncode % 256)):
-        forked = run_forked([*before, "fails.py", how], cwd=tmp_path)
-        assert forked.returncode == status != 0
-        assert forked.stdout == new.stdout == "before\n"
-        assert forked.stderr.splitlines()[-1:] == new.stderr.splitlines()[-1:]
-        assert forked.stderr.count("Traceback") == new.stderr.count("Traceback")
-
-
 def test_a_program_that_takes_too_long_is_killed_with_all_that_it_has_started(tmp_path: Path) -> None:
     (tmp_path / "waits.py").write_text(
         "import os, subprocess, time\n"
@@ -103,21 +75,6 @@ def test_a_program_that_takes_too_long_is_killed_with_all_that_it_has_started(tm
         assert time.monotonic() < end
 
 
-def test_programs_run_side_by_side_and_take_signals(tmp_path: Path) -> None:
-    (tmp_path / "waits.py").write_text(
-        "import os, sys, time\n"
-        "open(sys.argv[1], 'w').close()\n"
-        "while not os.path.exists(sys.argv[2]): time.sleep(0.01)\n"
-    )
-    first, second = (start_forked(["waits.py", *names], cwd=tmp_path) for names in (["a", "b"], ["b", "a"]))
-    assert [finish(process, 60).returncode for process in (first, second)] == [0, 0]  # each waits for the other
-    third = start_forked(["waits.py", "c", "d"], cwd=tmp_path)
-    while not (tmp_path / "c").exists():
-        assert third.poll() is None
-    third.send_signal(signal.SIGTERM)
-    assert finish(third, 60).returncode == third.poll() == -signal.SIGTERM
-
-
 def test_ranks_of_a_file_end_with_the_one_that_fails(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(
         "import os, sys, time\n"
@@ -131,9 +88,3 @@ def test_ranks_of_a_file_end_with_the_one_that_fails(tmp_path: Path) -> None:
     assert sorted(done.stdout.splitlines()) == [f"{rank} of 2: {['script.py', 'a']}" for rank in range(2)]
     assert done.stderr == "rank 1 fails\n"
     assert done.returncode == -signal.SIGTERM  # of rank 0, which was ended
-
-
-def test_random_numbers_differ_from_program_to_program(tmp_path: Path) -> None:
-    (tmp_path / "draws.py").write_text("import random, numpy as np\nprint(random.random(), np.random.rand())\n")
-    first, second = (run_forked(["draws.py"], cwd=tmp_path).stdout.split() for _ in range(2))
-    assert not set(first) & set(second)

@@ -119,9 +119,7 @@ def test_statistics_of_batch_normalisation_are_averaged(found: list[dict[str, An
     assert found[0]["mean"] == pytest.approx(((means[0] + means[1]) / 2).tolist(), abs=1e-6)
 
 
-def test_averaging_overlaps_with_backward_if_asked_for_and_gradients_are_sent(
-    found: list[dict[str, Any]],
-) -> None:
+def test_averaging_overlaps_with_backward_if_asked_for_and_gradients_are_sent(found: list[dict[str, Any]]) -> None:
     expected = {
         "shared True": (True, False),
         "shared False": (True, False),

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -286,29 +285,6 @@ def wait_for(path: Path, words: str, timeout: float = 90) -> None:
 
 
 # -- the main job -----------------------------------------------------------------------------------------------------
-
-
-def test_the_pong_config_trains_on_two_ranks(tmp_path: Path) -> None:
-    """The main job, shortened: games of 60 steps, some hundred random steps, then learning."""
-    limits = ["env.max_episode_steps=60", "env.collector_max_episode_steps=60", "max_env_step=960"]
-    overrides = ["exp_name=run", *limits, "policy.random_collect_size=200", "policy.learn.update_per_collect=2"]
-    hook = "policy.learn.learner.hook.log_show_after_iter=8"
-    done = launch(
-        ["-m", "ding_lite", "-c", str(PONG), "-s", "0", *overrides, hook], timeout=200, launcher="launch", cwd=tmp_path
-    )
-    assert done.returncode == 0, done.stderr
-    told = json.loads((tmp_path / "run" / "result.json").read_text())
-    # 13 random collects of 2 x 16 steps, then 17 more with two iterations each
-    assert (told["envstep"], told["train_iter"], told["world_size"]) == (960, 34, 2)
-    assert told["episode_count"] == 16  # each of 8 environments plays 120 steps, two games of 60
-    assert told["eval_return_mean"] >= -21
-    records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    losses = [record["train/total_loss"] for record in records if "train/total_loss" in record]
-    assert len(losses) == 4
-    assert np.isfinite(losses).all()
-    text = (tmp_path / "run" / "log" / "log.txt").read_text()
-    assert "16 a rank, 32 global" in text
-    assert "4 a rank (native), 8 global" in text
 
 
 def test_the_main_job_as_a_user_types_it_starts_and_can_be_stopped(tmp_path: Path) -> None:

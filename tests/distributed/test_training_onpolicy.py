@@ -20,7 +20,7 @@ from tests.policy.helpers import parameter_hash
 
 CONFIGS = ROOT / "dizoo" / "classic_control" / "cartpole" / "config"
 POLICIES = {"ppo": PPOPolicy, "a2c": A2CPolicy, "pg": PGPolicy, "ppo_offpolicy": PPOOffPolicy, "impala": IMPALAPolicy}
-STEPS = 2500  # env steps of both ranks, at least
+STEPS = 1500  # env steps of both ranks, at least
 
 
 def train(name: str) -> dict[str, Any]:
@@ -75,29 +75,18 @@ def ranks(folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_everything_learned_is_equal_to_the_bit_on_all_ranks(folder: Path, ranks: list[Any], name: str) -> None:
+def test_ranks_learn_the_same_to_the_bit_from_experience_of_their_own(
+    folder: Path, ranks: list[Any], name: str
+) -> None:
     first, second = (rank[name] for rank in ranks)
     assert first["state"] == second["state"]
     assert first["model"] == second["model"]
     saved = load_checkpoint(str(folder / name / "ckpt" / "ckpt_last.pth.tar"))
     assert parameter_hash(saved["policy"]["model"]) == first["model"]
-    best = load_checkpoint(str(folder / name / "ckpt" / "ckpt_best.pth.tar"))
     assert saved["learner"]["train_iter"] > 0
-    assert saved["learner"]["train_iter"] >= best["learner"]["train_iter"]
-
-
-@pytest.mark.parametrize("name", POLICIES)
-def test_each_rank_collects_experience_of_its_own_and_counts_are_sums(
-    folder: Path, ranks: list[Any], name: str
-) -> None:
-    first, second = (rank[name] for rank in ranks)
     assert not set(first["experience"]) & set(second["experience"])
     told = json.loads((folder / name / "result.json").read_text())
     assert told["envstep"] == first["steps"] + second["steps"] >= STEPS
     assert told["world_size"] == 2
-
-
-def test_whole_episodes_of_two_ranks_differ_in_length_and_end_together(ranks: list[Any]) -> None:
-    first, second = (rank["pg"] for rank in ranks)
     assert len(first["lengths"]) == len(second["lengths"])
-    assert first["lengths"] != second["lengths"]
+    assert (first["lengths"] != second["lengths"]) == (name == "pg")  # which collects whole episodes

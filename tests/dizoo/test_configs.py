@@ -6,6 +6,7 @@ import ast
 import copy
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,9 @@ CONFIGS = sorted((ROOT / "dizoo").rglob("*_config.py"))
 TEMPLATES = sorted((ROOT / "dizoo" / "atari" / "config" / "serial").glob("atari_*_config.py"))
 BUILT: set[str] = set()  # networks that a test has built
 NAMES = [str(path.relative_to(ROOT)) for path in CONFIGS]
+# What need not be said: sizes that a twin changes, and what names the file's environment and run.
+SAID = ("exp_name", "env.env_id", "policy.learn.batch_size", "policy.collect.n_sample", "policy.collect.n_episode")
+PUBLISHED = ("pong_dqn_config.py", "pong_dqn_ddp_config.py", "pong_dqn_envpool_config.py")  # every value of DI-engine's
 
 
 def test_the_main_job_is_among_them() -> None:
@@ -29,10 +33,22 @@ def test_the_main_job_is_among_them() -> None:
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=NAMES)
-def test_it_compiles_and_fits_its_environment(path: Path) -> None:
-    pair = read_config(path)
+def test_it_compiles_fits_its_environment_and_says_what_it_learns(path: Path) -> None:
+    pair, text = read_config(path), path.read_text()
     before = copy.deepcopy(pair)
     cfg = compile_config(pair)
+    docstring = ast.get_docstring(ast.parse(text)) or ""
+    assert re.split(r"NoFrameskip|-v\d", pair[0]["env"]["env_id"])[0] in docstring.partition("\n")[0]
+    result = r"Result: .*(?:\d|_config\.py`).*\."  # a number, or the file whose values these are
+    none = r"Values of DI-engine[^.]*, not trained here\.|Not trained here\.|No result is recorded\."
+    assert re.search(rf"(?:^|\. )(?:{result}|{none})$", " ".join(docstring.split()))
+    assert cfg.exp_name.endswith("_seed0")
+    assert 'if __name__ == "__main__":' in text
+    of_its_class = PIPELINE_OF[POLICY_REGISTRY.find(cfg.policy.type).learns_from]
+    pipeline = "serial_pipeline_rpc" if "_rpc_" in path.name else of_its_class
+    assert re.search(rf"\b{pipeline}\(.*, create_config\), seed=0", text)
+    if path.name not in PUBLISHED:
+        assert repeated_defaults(pair, text) == []
     needs(EXTRAS.get(cfg.env.type))
     set_shapes(cfg, check_env(cfg.env))
     assert pair == before
@@ -42,6 +58,16 @@ def test_it_compiles_and_fits_its_environment(path: Path) -> None:
         policy = POLICY_REGISTRY.find(cfg.policy.type)(cfg.policy)
         assert sum(parameter.numel() for parameter in policy.model.parameters()) > 0
         BUILT.add(network)
+
+
+def repeated_defaults(pair: tuple[dict[str, Any], dict[str, Any]], text: str) -> list[str]:
+    """Return the keys of a file whose values are the defaults, or which the environment tells."""
+    main_config, create_config = pair
+    schema = config_schema({"env": create_config["env"], "policy": create_config["policy"]})
+    said = [key for key in schema if key not in SAID and get_key(main_config, key) is not None]
+    back = re.findall(r"^\w+_config\.(\S+) = ", text, re.MULTILINE)  # to the default, which a copy changed
+    said = [key for key in said if key not in back and get_key(main_config, key) == schema[key].default]
+    return said + [key for key in ("obs_shape", "action_shape") if key in main_config["policy"].get("model", {})]
 
 
 @pytest.mark.parametrize(("game", "num_actions"), [("BreakoutNoFrameskip-v4", 4), ("ALE/MsPacman-v5", 9)])
@@ -54,34 +80,6 @@ def test_a_template_takes_the_actions_from_the_game(path: Path, game: str, num_a
     assert cfg.env.stop_value is None  # it would fit one game only
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=NAMES)
-def test_its_docstring_names_its_result_or_says_that_there_is_none(path: Path) -> None:
-    text = " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").split())
-    result = r"Result: .*(?:\d|_config\.py`).*\."  # a number, or the file whose values these are
-    none = r"Values of DI-engine[^.]*, not trained here\.|Not trained here\.|No result is recorded\."
-    assert re.search(rf"(?:^|\. )(?:{result}|{none})$", text), text
-
-
-@pytest.mark.parametrize("path", CONFIGS, ids=NAMES)
-def test_its_name_tells_the_seed_and_it_runs_by_itself(path: Path) -> None:
-    text = path.read_text()
-    main_config, create_config = read_config(path)
-    assert main_config["exp_name"].endswith("_seed0")
-    assert 'if __name__ == "__main__":' in text
-    cfg = compile_config((main_config, create_config))
-    of_its_class = PIPELINE_OF[POLICY_REGISTRY.find(cfg.policy.type).learns_from]
-    pipeline = "serial_pipeline_rpc" if "_rpc_" in path.name else of_its_class
-    assert re.search(rf"\b{pipeline}\(.*, create_config\), seed=0", text)
-
-
-@pytest.mark.parametrize("path", CONFIGS, ids=NAMES)
-def test_its_first_line_says_what_it_learns(path: Path) -> None:
-    main_config, _ = read_config(path)
-    docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
-    game = re.split(r"NoFrameskip|-v\d", main_config["env"]["env_id"])[0]
-    assert game in docstring.partition("\n")[0]
-
-
 @pytest.mark.parametrize("path", [path for path in CONFIGS if "_ddp_" in path.name], ids=lambda path: path.name)
 def test_several_processes_can_share_its_sizes(path: Path) -> None:
     main_config, _ = read_config(path)
@@ -90,22 +88,3 @@ def test_several_processes_can_share_its_sizes(path: Path) -> None:
         return  # its sizes are per process
     cfg = compile_config(read_config(path), overrides=["policy.divide=True"])
     assert divide(cfg, 1, 2).policy.learn.batch_size == cfg.policy.learn.batch_size / 2
-
-
-# What need not be said: sizes that a twin changes, and what names the file's environment and run.
-SAID = ("exp_name", "env.env_id", "policy.learn.batch_size", "policy.collect.n_sample", "policy.collect.n_episode")
-PUBLISHED = ("pong_dqn_config.py", "pong_dqn_ddp_config.py", "pong_dqn_envpool_config.py")  # every value of DI-engine's
-
-
-@pytest.mark.parametrize("path", [path for path in CONFIGS if path.name not in PUBLISHED], ids=lambda path: path.name)
-def test_it_says_only_what_differs_from_the_defaults(path: Path) -> None:
-    main_config, create_config = read_config(path)
-    create = {"env": create_config["env"], "policy": create_config["policy"]}
-    compile_config((main_config, create_config))
-    schema = config_schema(create)
-    said = [key for key in schema if key not in SAID and get_key(main_config, key) is not None]
-    back = re.findall(r"^\w+_config\.(\S+) = ", path.read_text(), re.MULTILINE)  # to the default, which a copy changed
-    said = [key for key in said if key not in back]
-    assert [key for key in said if get_key(main_config, key) == schema[key].default] == []
-    told = ("obs_shape", "action_shape")
-    assert not {key for key in told if key in main_config["policy"].get("model", {})}

@@ -109,26 +109,6 @@ def play(cfg: EasyDict, steps: int = 10) -> np.ndarray:
     return np.stack(rows)
 
 
-def test_mountain_cars_scaled_observations_fill_minus_one_to_one() -> None:
-    raw, scaled = (check_env(make_cfg("mountain_car", scale_obs=scale)).observation_space for scale in (False, True))
-    assert isinstance(raw, Box)
-    assert isinstance(scaled, Box)
-    np.testing.assert_allclose(raw.high, [0.6, 0.07])
-    np.testing.assert_allclose([scaled.low, scaled.high], [[-1, -1], [1, 1]])
-
-
-def test_pendulum_may_have_eleven_torques() -> None:
-    env, discrete = make_env("pendulum"), make_env("pendulum", continuous=False)
-    assert discrete.action_space == Discrete(11)
-    for move, torque in ((0, -2.0), (5, 0.0), (8, 1.2)):
-        env.reset(seed=1)
-        discrete.reset(seed=1)
-        obs, reward, *_ = env.step(np.array([torque], np.float32))
-        same_obs, same_reward, *_ = discrete.step(move)
-        np.testing.assert_allclose(same_obs, obs, rtol=1e-6)
-        assert same_reward == pytest.approx(reward)
-
-
 @pytest.mark.parametrize(("continuous", "actions"), [(False, Discrete(5)), (True, Box(-1, 1, (3,)))])
 def test_car_racing_shows_images_with_their_channels_first(continuous: bool, actions: gymnasium.Space[Any]) -> None:
     needs("Box2D")
@@ -142,15 +122,6 @@ def test_car_racing_shows_images_with_their_channels_first(continuous: bool, act
     assert obs.max() > obs.min()
     assert reward.dtype == np.float32
     env.close()
-
-
-@pytest.mark.parametrize(
-    "kwargs",
-    [dict(env_id="LunarLanderContinuous-v3"), dict(kwargs=dict(continuous=True)), dict(continuous=True)],
-)
-def test_lunar_lander_may_be_continuous(kwargs: dict[str, Any]) -> None:
-    needs("Box2D")
-    assert check_env(make_cfg("lunarlander", **kwargs)).action_space.shape == (2,)
 
 
 def test_lunar_lander_has_four_actions_unless_a_key_or_its_id_says_otherwise() -> None:
@@ -191,14 +162,6 @@ def test_a_walker_with_clipped_rewards_has_true_returns(manager: str, training: 
     assert same_returns == returns
     assert returns[-2] == pytest.approx(sum(rewards[:-1]), abs=1e-3)
     assert returns[-1] == pytest.approx(rewards[-1])  # of the next episode
-
-
-def test_wrappers_around_a_walker_with_clipped_rewards_leave_its_returns_true() -> None:
-    needs("Box2D")
-    rewards, returns = fall()
-    clipped, same_returns = fall(rew_clip=True, wrappers=[dict(name="ClipReward", min_reward=-1.0)])
-    assert clipped == [max(-1.0, reward) for reward in rewards]
-    assert same_returns == returns
 
 
 @pytest.mark.parametrize(("full_obs", "cells"), [(False, 7 * 7), (True, 8 * 8)])

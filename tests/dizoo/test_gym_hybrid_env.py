@@ -11,7 +11,6 @@ from easydict import EasyDict
 
 from ding_lite.config import compile_config
 from ding_lite.envs import check_env, create_vector_env
-from ding_lite.utils.registry import ConfigError
 from dizoo.gym_hybrid.envs.gym_hybrid_env import ACCELERATE, BRAKE, TURN, GymHybridEnv
 
 
@@ -34,19 +33,6 @@ def act(kind: int, acceleration: float = 0.0, turn: float = 0.0) -> dict[str, An
     return {"action_type": kind, "action_args": np.array([acceleration, turn], np.float32)}
 
 
-def test_a_start_is_random_and_repeats_with_its_seed() -> None:
-    env = GymHybridEnv(make_cfg())
-    first, again, other = env.reset(seed=1)[0], env.reset(seed=1)[0], env.reset(seed=2)[0]
-    assert first in env.observation_space
-    np.testing.assert_array_equal(first, again)
-    assert not np.array_equal(first, other)
-    x, y, speed, cosine, sine, target_x, target_y, distance, inside, time = first.tolist()
-    assert speed == time == 0.0
-    assert math.hypot(cosine, sine) == pytest.approx(1.0)
-    assert distance == pytest.approx(math.hypot(x - target_x, y - target_y), rel=1e-5)
-    assert inside == float(distance < 0.1)
-
-
 def test_each_action_uses_its_own_argument() -> None:
     env = start((0.0, 0.0), (0.5, 0.0), angle=math.pi / 2)
     obs, *_ = env.step(act(ACCELERATE, 0.8, turn=1.0))  # speed 0.4 upwards: 0.4 * 0.005
@@ -58,14 +44,6 @@ def test_each_action_uses_its_own_argument() -> None:
     assert obs[9] == pytest.approx(3 / 200)
     env._speed = 0.05
     assert env.step(act(BRAKE))[0][2] == 0.0  # not backwards
-
-
-def test_a_step_is_worth_the_progress() -> None:
-    env = start((0.0, 0.0), (0.5, 0.0), speed=2.0)
-    _, reward, terminated, truncated, _ = env.step(act(TURN))
-    assert reward == pytest.approx(2.0 * 0.005 - 0.001)
-    assert not terminated
-    assert not truncated
 
 
 def test_standing_still_in_the_target_ends_the_episode_and_passing_through_does_not() -> None:
@@ -131,8 +109,3 @@ def test_a_vector_of_games_maps_minus_one_to_one_to_the_arguments_bounds(manager
     obs, *_ = env.step(action)
     np.testing.assert_allclose(obs[:, 2], [0.0, 0.5])
     env.close()
-
-
-def test_a_game_that_is_not_here_is_an_error() -> None:
-    with pytest.raises(ConfigError, match="env_id must be 'Moving-v0'"):
-        make_cfg(env_id="Sliding-v0")

@@ -64,6 +64,7 @@ def test_a_curriculum_lengthens_the_pole(tmp_path: Path) -> None:
     assert lengths[-1] > 0.5
 
 
+@pytest.mark.slow
 def test_a_figure_of_ones_own_is_recorded_with_each_evaluation(tmp_path: Path) -> None:
     _, metrics = run_example("own_figure", tmp_path)
     evaluations = [line["envstep"] for line in metrics if "eval/return_mean" in line]

@@ -18,6 +18,7 @@ import pytest
 from tests.distributed.launcher import finish, start, start_forked
 
 ROOT = Path(__file__).parents[2]
+TABLE = re.compile(r"(?:^\|.*\n)+", re.M)
 PAGES = sorted(
     [
         *ROOT.glob("*.md"),
@@ -96,9 +97,28 @@ def follow(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_between_files_resolve(page: Path) -> None:
+def test_links_commands_tables_and_python_blocks_of_a_page_hold(page: Path) -> None:
     links = [link for link in LINK.findall(page.read_text()) if not link.startswith("http")]
     assert [link for link in links if not (page.parent / link.partition("#")[0]).exists()] == []
+    commands = "\n".join(blocks(page, "sh")) + "\n".join(re.findall(r"`([^`\n]+)`", page.read_text()))
+    files = set(re.findall(r"(?<![\w/.])(?:dizoo|docs|tests)/[\w/]+\.(?:py|txt|md)\b", commands))
+    assert [name for name in sorted(files) if not (ROOT / name).exists()] == []
+    modules = {name.replace(".", "/") for name in re.findall(r"-m (tests\.benchmarks\.\w+)", commands)}
+    assert [name for name in sorted(modules) if not (ROOT / f"{name}.py").exists()] == []
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    assert set(re.findall(r"\bmake ([a-z-]+)", commands)) <= targets
+    for number, text in enumerate(blocks(page, "python")):
+        compile(text, f"{page.name}, python block {number}", "exec")
+    for table in TABLE.findall(page.read_text()):
+        rows = table.splitlines()
+        assert len(rows) > 2, rows
+        assert re.fullmatch(r"(\|-+)+\|", rows[1]), rows[0]
+        assert {cells(row) for row in rows} == {cells(rows[1])}, rows[0]
+
+
+def cells(row: str) -> int:
+    """Count the cells of a row; `\\|` is a character, not a border."""
+    return len(re.findall(r"(?<!\\)\|", row)) - 1
 
 
 def test_readme_leads_to_the_index_and_the_index_to_every_page() -> None:
@@ -118,23 +138,7 @@ def linked(page: Path) -> set[Path]:
     return {(page.parent / link.partition("#")[0]).resolve() for link in LINK.findall(page.read_text())}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_commands_name_files_modules_and_targets_that_exist(page: Path) -> None:
-    commands = "\n".join(blocks(page, "sh")) + "\n".join(re.findall(r"`([^`\n]+)`", page.read_text()))
-    files = set(re.findall(r"(?<![\w/.])(?:dizoo|docs|tests)/[\w/]+\.(?:py|txt|md)\b", commands))
-    assert [name for name in sorted(files) if not (ROOT / name).exists()] == []
-    modules = {name.replace(".", "/") for name in re.findall(r"-m (tests\.benchmarks\.\w+)", commands)}
-    assert [name for name in sorted(modules) if not (ROOT / f"{name}.py").exists()] == []
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
-    assert set(re.findall(r"\bmake ([a-z-]+)", commands)) <= targets
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_python_blocks_are_valid(page: Path) -> None:
-    for number, text in enumerate(blocks(page, "python")):
-        compile(text, f"{page.name}, python block {number}", "exec")
-
-
+@pytest.mark.slow
 def test_quickstart_trains_from_python_as_printed(tmp_path: Path) -> None:
     text = blocks(ROOT / "docs/quickstart.md", "python")[0]
     assert "    seed=0,\n" in text
@@ -148,6 +152,7 @@ def test_quickstart_trains_from_python_as_printed(tmp_path: Path) -> None:
     assert 8 <= float(again) <= 500
 
 
+@pytest.mark.slow
 def test_quickstart_config_runs_as_printed(tmp_path: Path) -> None:
     text = blocks(ROOT / "docs/quickstart.md", "python")[1]
     assert "max_env_step=2000" in text

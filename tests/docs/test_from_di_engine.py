@@ -24,12 +24,10 @@ ENVS = dict(collector_env_num=8, evaluator_env_num=5, n_evaluator_episode=5, sto
 GAMMA = "policy.collect.discount_factor is policy.discount_factor here."
 SPACE = "policy.action_space is policy.model.action_space here."
 UNROLL = "policy.collect.unroll_len is ignored: one step is one sample."
-PRINT = "policy.collect.collector is ignored: the collector has no options of its own."
 NAIVE = (
     "create_config.replay_buffer.type 'naive' is the policy's own buffer here, which draws by priority if "
     "policy.priority is True."
 )
-ONCE = "policy.learn.update_per_collect is ignored: this policy learns in epochs."
 
 
 def create(policy: str, env: str = "classic_control.cartpole", **more: Any) -> dict[str, Any]:
@@ -44,46 +42,6 @@ def create(policy: str, env: str = "classic_control.cartpole", **more: Any) -> d
 
 # Config pairs with the keys that DI-engine's files have, the notes that they give, and some of what they become.
 PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str], dict[str, Any]]] = {
-    "ppo": (
-        dict(
-            exp_name="cartpole_ppo_seed0",
-            env=ENVS,
-            policy=dict(
-                cuda=False,
-                action_space="discrete",
-                model=dict(
-                    obs_shape=4,
-                    action_shape=2,
-                    action_space="discrete",
-                    encoder_hidden_size_list=[64, 64, 128],
-                    critic_head_hidden_size=128,
-                    actor_head_hidden_size=128,
-                ),
-                learn=dict(
-                    epoch_per_collect=2,
-                    update_per_collect=1,
-                    batch_size=64,
-                    learning_rate=0.001,
-                    value_weight=0.5,
-                    entropy_weight=0.01,
-                    clip_ratio=0.2,
-                    learner=dict(hook=dict(save_ckpt_after_iter=100)),
-                ),
-                collect=dict(n_sample=256, unroll_len=1, discount_factor=0.9, gae_lambda=0.95),
-                eval=dict(evaluator=dict(eval_freq=100)),
-                other=dict(replay_buffer=dict(replay_buffer_size=10000)),
-            ),
-        ),
-        create("ppo"),
-        [
-            SPACE,
-            GAMMA,
-            ONCE,
-            UNROLL,
-            "policy.other.replay_buffer is ignored: this policy has no replay buffer.",
-        ],
-        {"discount_factor": 0.9, "learn.epoch_per_collect": 2},
-    ),
     "a2c": (
         dict(
             exp_name="cartpole_a2c_seed0",
@@ -165,89 +123,6 @@ PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str], dict[str, Any]
             UNROLL,
         ],
         {"learn.log_space": True, "learn.learning_rate_q": 0.001, "model.action_space": "reparameterization"},
-    ),
-    "r2d2": (
-        dict(
-            exp_name="cartpole_r2d2_seed0",
-            env=ENVS,
-            policy=dict(
-                cuda=False,
-                priority=False,
-                priority_IS_weight=False,
-                model=dict(obs_shape=4, action_shape=2, encoder_hidden_size_list=[128, 128, 64]),
-                discount_factor=0.995,
-                nstep=5,
-                burnin_step=2,
-                learn_unroll_len=40,  # a sequence of DI-engine's has 2 + 40 steps
-                learn=dict(update_per_collect=5, batch_size=64, learning_rate=0.0005, target_update_theta=0.001),
-                collect=dict(n_sample=32, unroll_len=2 + 40, traj_len_inf=True, env_num=8),
-                eval=dict(env_num=5, evaluator=dict(eval_freq=30)),
-                other=dict(
-                    eps=dict(type="exp", start=0.95, end=0.05, decay=10000),
-                    replay_buffer=dict(replay_buffer_size=100000),
-                ),
-            ),
-        ),
-        create("r2d2"),
-        [
-            "policy.collect.unroll_len is ignored: policy.burnin_step and policy.unroll_len say it.",
-            "policy.learn_unroll_len is policy.unroll_len here.",
-            "policy.learn.target_update_theta is policy.learn.target_theta here.",
-            "policy.collect.traj_len_inf is ignored: sequences are cut when they are sampled.",
-            "policy.collect.env_num is ignored: env.collector_env_num sets it.",
-            "policy.eval.env_num is ignored: env.evaluator_env_num sets it.",
-        ],
-        {"unroll_len": 40, "burnin_step": 2, "learn.target_theta": 0.001},
-    ),
-    "ddpg_hybrid": (
-        dict(
-            exp_name="gym_hybrid_ddpg",
-            env=dict(
-                collector_env_num=8,
-                evaluator_env_num=5,
-                act_scale=True,
-                env_id="Moving-v0",
-                n_evaluator_episode=5,
-                stop_value=2.5,
-            ),
-            policy=dict(
-                cuda=True,
-                priority=False,
-                random_collect_size=0,
-                action_space="hybrid",
-                model=dict(
-                    obs_shape=10,
-                    action_shape=dict(action_type_shape=3, action_args_shape=2),
-                    twin_critic=False,
-                    actor_head_type="hybrid",
-                ),
-                learn=dict(
-                    action_space="hybrid",
-                    update_per_collect=5,
-                    batch_size=32,
-                    learning_rate_actor=0.001,
-                    learning_rate_critic=0.001,
-                    ignore_done=False,
-                    actor_update_freq=1,
-                    noise=False,
-                ),
-                collect=dict(n_sample=64, noise_sigma=0.1, collector=dict(collect_print_freq=1000)),
-                eval=dict(evaluator=dict(eval_freq=200)),
-                other=dict(
-                    eps=dict(type="exp", start=1.0, end=0.1, decay=10000),
-                    replay_buffer=dict(replay_buffer_size=50000),
-                ),
-            ),
-        ),
-        create("ddpg", "gym_hybrid"),
-        [
-            "policy.type 'ddpg' with action_space='hybrid' is 'paddpg' here.",
-            SPACE,
-            "policy.learn.action_space is policy.model.action_space here.",
-            "policy.model.actor_head_type is policy.model.action_space here.",
-            PRINT,
-        ],
-        {"type": "paddpg", "model.action_space": "hybrid", "other.eps.decay": 10000},
     ),
 }
 

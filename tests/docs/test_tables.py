@@ -11,22 +11,12 @@ from tests.benchmarks import tables
 from tests.docs.test_docs import PAGES, ROOT
 from tests.results.helpers import write_run
 
-TABLE = re.compile(r"(?:^\|.*\n)+", re.M)
 TEST_FILE = re.compile(r"`((?:\w+/)+test_\w+\.py)`")
 
 
 def cells(row: str) -> int:
     """Count the cells of a row; `\\|` is a character, not a border."""
     return len(re.findall(r"(?<!\\)\|", row)) - 1
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_table_has_a_header_and_rows_of_equal_length(page: Path) -> None:
-    for table in TABLE.findall(page.read_text()):
-        rows = table.splitlines()
-        assert len(rows) > 2, rows
-        assert re.fullmatch(r"(\|-+)+\|", rows[1]), rows[0]
-        assert {cells(row) for row in rows} == {cells(rows[1])}, rows[0]
 
 
 def test_test_files_that_pages_name_exist() -> None:

@@ -56,6 +56,15 @@ def test_as_many_labels_as_choices_are_a_batch_and_as_many_floats_one_vector() -
     assert reader.read(np.array([0.0, 1.0, 0.0]))[1] is None
 
 
+def test_tensors_are_not_copied_to_arrays_and_keep_no_gradient() -> None:
+    reader = Observations(Box(-1, 1, (2,)), None)
+    batch, _ = reader.read(torch.zeros(4, 2, dtype=torch.float64, requires_grad=True))
+    assert batch.dtype == torch.float32
+    assert not batch.requires_grad
+    with pytest.raises(AgentError, match="another kind of values"):
+        Observations(Box(0, 255, (3, 8, 8), np.uint8), None).read(torch.zeros(3, 8, 8))
+
+
 def test_nested_dicts_with_a_mask_stay_dicts() -> None:
     space = Dict({"a": Dict({"b": Box(-1, 1, (2,))}), "action_mask": MultiBinary(3)})
     reader = Observations(space, space)
@@ -67,12 +76,3 @@ def test_nested_dicts_with_a_mask_stay_dicts() -> None:
     for wrong in ({"a": {"b": [0, 1]}}, {"a": {"c": [0, 1]}, "action_mask": [1, 1, 1]}, np.zeros(2)):
         with pytest.raises(AgentError, match=r"Expected one observation, a dict of 'a\.b'"):
             reader.read(wrong)
-
-
-def test_tensors_are_not_copied_to_arrays_and_keep_no_gradient() -> None:
-    reader = Observations(Box(-1, 1, (2,)), None)
-    batch, _ = reader.read(torch.zeros(4, 2, dtype=torch.float64, requires_grad=True))
-    assert batch.dtype == torch.float32
-    assert not batch.requires_grad
-    with pytest.raises(AgentError, match="another kind of values"):
-        Observations(Box(0, 255, (3, 8, 8), np.uint8), None).read(torch.zeros(3, 8, 8))

@@ -140,11 +140,6 @@ def test_what_cannot_be_loaded_is_named() -> None:
         ding_lite.load("run", device="gpu")
 
 
-def test_the_package_has_no_other_lazy_names() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'lood'"):
-        _ = ding_lite.lood  # type: ignore[attr-defined]
-
-
 # Observations and actions.
 
 
@@ -216,13 +211,6 @@ def test_actions_are_scaled_and_clipped_to_the_bounds() -> None:
     # -1..1 to -3..1 and to 0..10: 0 is -1 and 5, 0.2 is 6, and 7 is clipped to 1
     np.testing.assert_allclose(agent.act(np.zeros((3, 3))), [[-3, 10], [-1, 5], [1, 6]], rtol=1e-6)
     assert agent.act(np.zeros((3, 3))).dtype == np.float32
-
-
-def test_labels_of_actions_start_where_the_environment_starts_them() -> None:
-    agent = spaces_agent("vector", "late")
-    actions = agent.act(np.random.default_rng(0).normal(size=(50, 3)))
-    assert set(actions) <= {5, 6, 7}
-    assert isinstance(agent.act([0, 0, 0]), np.integer)  # a list of integers, for floats
 
 
 @pytest.mark.parametrize(
@@ -357,3 +345,8 @@ def test_recurrent_policies_refuse_what_would_mix_episodes() -> None:
     with pytest.raises(AgentError, match=r"a mask of shape \[3\], got \[2\]"):
         agent.reset([True, False])
     agent.act(obs_N)  # the episodes go on
+
+
+def test_the_package_has_no_other_lazy_names() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'lood'"):
+        _ = ding_lite.lood  # type: ignore[attr-defined]

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from ding_lite.entry import Callback, serial_pipeline, serial_pipeline_onpolicy
+from ding_lite.entry import Callback, serial_pipeline
 from ding_lite.entry.callbacks import WatchedRun
 from ding_lite.utils import DDPContext, UserError
 from ding_lite.utils.checkpoint.run_directory import last_exp_dir
 from ding_lite.utils.ranks.ranks import get_rank
-from dizoo.classic_control.cartpole.config import cartpole_ppo_config
 from tests.distributed.launcher import run_ranks
 from tests.entry.helpers import SHORT, last_checkpoint, metrics, pair, result, run
 from tests.policy.helpers import parameter_hash
@@ -171,20 +170,6 @@ def test_a_stopped_run_continues_with_what_its_callbacks_had_counted(tmp_path: P
     uninterrupted = run("exp_name=other")
     model = last_checkpoint(tmp_path / "run")["policy"]["model"]
     assert parameter_hash(model) == parameter_hash(uninterrupted.model)
-
-
-def test_an_on_policy_run_calls_them_too(tmp_path: Path) -> None:
-    recorder = Recorder()
-    config = (cartpole_ppo_config.main_config, cartpole_ppo_config.create_config)
-    serial_pipeline_onpolicy(
-        config,
-        seed=0,
-        max_train_iter=8,
-        overrides=["exp_name=run", "policy.learn.epoch_per_collect=1", "env.stop_value=None"],
-        callbacks=[recorder],
-    )
-    assert recorder.events["update"] == result(tmp_path / "run")["train_iter"]
-    assert recorder.events["collect"] >= 1
 
 
 def stop_on_rank_1() -> None:

@@ -13,7 +13,6 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
 from ding_lite.entry import collect_demo_data
-from ding_lite.entry.demo_data import _to_columns
 from ding_lite.entry.setup import prepare_run
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.model import VAC
@@ -156,20 +155,6 @@ def test_a_given_model_is_recorded_as_it_is_and_nothing_that_learns_is_built(
     assert read("demo.hdf5")["action"].tolist() == [1] * 64
 
 
-def test_exploring_is_recorded_at_the_temperature_that_was_learned() -> None:
-    keys = ["policy.learn.alpha=100.0", "policy.other.eps.start=0.0", "policy.other.eps.end=0.0"]
-    create = dict(env=dict(type="gymnasium"), policy=dict(type="sqn"))
-    config = (dict(env=dict(env_id="CartPole-v1")), create)
-    setup = prepare_run(config, overrides=keys)
-    policy: Any = setup.create_policy()
-    with torch.no_grad():
-        policy._alpha.learned.fill_(-20.0)  # a temperature of 2e-9, at which the softmax is the argmax
-    state = {"policy": policy.state_dict()}
-    collect_demo_data(config, 0, 64, "demo.hdf5", state_dict=state, explore=True, overrides=keys)
-    data = read("demo.hdf5")
-    assert np.array_equal(data["action"], policy.act(data["obs"], explore=False)["action"])
-
-
 def test_what_cannot_be_recorded() -> None:
     with pytest.raises(ConfigError, match=r"'other/ckpt/ckpt_best.pth.tar' does not exist. Give state_dict_path"):
         record(overrides=["exp_name=other"])
@@ -182,48 +167,6 @@ def test_what_cannot_be_recorded() -> None:
     Path("taken").mkdir()
     with pytest.raises(DatasetError, match="Directory 'taken' exists already"):
         record("taken")
-
-
-def test_of_whole_episodes_only_those_that_count_are_recorded() -> None:
-    # Two environments, four steps: the first one's episode ends in row 1, the second one's in row 2. What both play
-    # afterwards is cut by the end of the recording.
-    number_TN = torch.arange(8.0).view(4, 2)
-    cut_TN = torch.tensor([[0, 0], [1, 0], [0, 1], [0, 0]], dtype=torch.bool)
-    block = {"obs": number_TN, "action": number_TN, "reward": number_TN, "done": cut_TN, "traj_flag": cut_TN}
-    block |= {"last_obs": torch.tensor([8.0, 9.0])}
-    block |= {"final_obs": torch.tensor([20.0, 50.0]), "final_index": torch.tensor([2, 5])}
-    columns = _to_columns(block, None)
-    assert columns["obs"].tolist() == [0, 2, 1, 3, 5]
-    assert columns["next_obs"].tolist() == [2, 20, 3, 5, 50]
-    assert columns["traj_flag"].tolist() == columns["done"].tolist() == [False, True, False, False, True]
-    every = _to_columns(block, 100)
-    assert every["obs"].tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
-    assert every["next_obs"].tolist() == [2, 20, 6, 8, 3, 5, 50, 9]
-    assert every["traj_flag"].tolist() == [False, True, False, True, False, False, True, True]
-    assert _to_columns(block, 3)["traj_flag"].tolist() == [False, True, True]
-    assert block["obs"].tolist() == number_TN.tolist()
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning:minari")
-def test_a_minari_data_set_of_continuous_actions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    minari = pytest.importorskip("minari")
-    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
-    config = (copy.deepcopy(main_config), copy.deepcopy(create_config))
-    model = VAC(3, 1, "continuous")
-    overrides = ["env.max_episode_steps=10", "env.collector_env_num=2"]
-    for path in ("pendulum/test-v0", "demo.npz"):
-        collect_demo_data(config, 0, 4, path, model=model, collect_episodes=True, overrides=overrides)
-    data = minari.load_dataset("pendulum/test-v0")
-    assert (data.total_episodes, data.total_steps, data.spec.env_spec.id) == (4, 40, "Pendulum-v1")
-    ours = np.load("demo.npz")
-    for number, episode in enumerate(data.iterate_episodes()):
-        rows = slice(10 * number, 10 * number + 10)
-        assert np.array_equal(episode.observations[:-1], ours["obs"][rows])
-        assert np.array_equal(episode.observations[-1], ours["next_obs"][rows][-1])
-        assert np.array_equal(episode.actions, ours["action"][rows])
-        assert episode.truncations.tolist() == [False] * 9 + [True]
-    with pytest.raises(DatasetError, match="exists already"):
-        collect_demo_data(config, 0, 4, "pendulum/test-v0", model=model, overrides=overrides)
 
 
 class Mirror(Toy):
@@ -287,3 +230,25 @@ def test_a_data_set_holds_what_the_environment_got_and_gives_what_the_policy_did
     assert units.space.contains(tree_map(lambda leaf: leaf[0], chosen))
     for again, meant in zip(tree_leaves(units.to_env(chosen)), tree_leaves(held), strict=True):
         np.testing.assert_allclose(again, meant, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:minari")
+def test_a_minari_data_set_of_continuous_actions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    minari = pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    config = (copy.deepcopy(main_config), copy.deepcopy(create_config))
+    model = VAC(3, 1, "continuous")
+    overrides = ["env.max_episode_steps=10", "env.collector_env_num=2"]
+    for path in ("pendulum/test-v0", "demo.npz"):
+        collect_demo_data(config, 0, 4, path, model=model, collect_episodes=True, overrides=overrides)
+    data = minari.load_dataset("pendulum/test-v0")
+    assert (data.total_episodes, data.total_steps, data.spec.env_spec.id) == (4, 40, "Pendulum-v1")
+    ours = np.load("demo.npz")
+    for number, episode in enumerate(data.iterate_episodes()):
+        rows = slice(10 * number, 10 * number + 10)
+        assert np.array_equal(episode.observations[:-1], ours["obs"][rows])
+        assert np.array_equal(episode.observations[-1], ours["next_obs"][rows][-1])
+        assert np.array_equal(episode.actions, ours["action"][rows])
+        assert episode.truncations.tolist() == [False] * 9 + [True]
+    with pytest.raises(DatasetError, match="exists already"):
+        collect_demo_data(config, 0, 4, "pendulum/test-v0", model=model, overrides=overrides)

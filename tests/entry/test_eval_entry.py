@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from ding_lite.cli.main import main
 from ding_lite.entry import evaluate_checkpoint
@@ -31,12 +30,6 @@ def test_a_checkpoint_is_judged_with_its_own_config(capsys: pytest.CaptureFixtur
 def test_it_is_repeatable_and_another_seed_plays_other_episodes() -> None:
     returns = [evaluate_checkpoint(pair(), CKPT, seed=seed, n_episode=16)["returns"] for seed in (0, 0, 1)]
     assert returns[0] == returns[1] != returns[2]
-
-
-def test_the_number_of_threads_is_afterwards_what_it_was() -> None:
-    torch.set_num_threads(2)
-    evaluate_checkpoint("run/total_config.py", CKPT, overrides=["policy.num_threads=None"])  # a small network gets one
-    assert torch.get_num_threads() == 2
 
 
 def test_a_schedule_of_epsilon_is_where_the_checkpoint_was(capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,10 +22,10 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 from ding_lite.entry import LaunchError, launch
-from ding_lite.entry.launcher import Cause, _explain, first_failure, read_cause
+from ding_lite.entry.launcher import first_failure
 from ding_lite.utils import UserError, allreduce_data, get_rank, get_world_size
 from ding_lite.utils.ranks.launch_environment import record_cause
 from tests.distributed.launcher import Forked, finish, start_forked
@@ -84,13 +84,10 @@ def nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_a_function_runs_on_fresh_processes_and_rank_0s_result_comes_back(tmp_path: Path) -> None:
     values = torch.arange(3.0)
-    one = launch(add, args=(values,))
     two = launch(add, 2, args=(values,), kwargs={"offset": 10})
-    assert torch.equal(one.pop("mean"), values)
     assert torch.equal(two.pop("mean"), values + 10 + 0.5)  # the mean of ranks 0 and 1
-    assert (one.pop("size"), two.pop("size")) == (1, 2)
-    assert len({os.getpid(), one.pop("pid"), two.pop("pid")}) == 3
-    assert one == two == {"folder": str(tmp_path)}
+    assert two.pop("pid") != os.getpid()
+    assert two == {"size": 2, "folder": str(tmp_path)}
 
 
 def test_the_failing_rank_is_raised_with_its_traceback_after_the_allowed_restarts(
@@ -119,19 +116,7 @@ def test_a_mistake_on_a_rank_is_raised_as_one_line(capfd: pytest.CaptureFixture[
     assert "Traceback" not in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("exitcode", "text"),
-    [(-9, "(pid 5) was killed by SIGKILL"), (3, "(pid 5) ended with status 3"), (143, ": interrupted by SIGTERM.")],
-)
-def test_a_rank_that_left_no_word_is_still_described(exitcode: int, text: str) -> None:
-    failure = ProcessFailure(local_rank=1, pid=5, exitcode=exitcode, error_file="none")
-    error = _explain(ChildFailedError("launch", {1: failure}))
-    assert isinstance(error, LaunchError)
-    assert str(error).startswith("Rank 1 on ")
-    assert str(error).endswith(text)
-    assert (error.rank, error.exitcode) == (1, exitcode)
-
-
+@pytest.mark.slow
 def test_a_config_trains_in_its_pipeline_and_tells_what_the_run_found(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()  # an older run's
     kwargs = {"seed": 3, "max_env_step": 320, "overrides": SHORT}
@@ -280,7 +265,7 @@ RANK = """
     open(f"{rank}.{attempt}", "w").close()
     while not all(os.path.exists(f"{rank}.{attempt}") for rank in range(2)):
         time.sleep(0.01)
-    if how == "ends" or (how == "killed once" and attempt == "1"):
+    if how == "killed once" and attempt == "1":
         sys.exit(0)
     if rank == "1" and how.startswith("killed"):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -323,8 +308,10 @@ FIRST = ["rank 0 attempt 0", "rank 1 attempt 0"]
 BOTH = ["rank 0 attempt 0", "rank 0 attempt 1", "rank 1 attempt 0", "rank 1 attempt 1"]
 
 
-def test_a_job_that_ends_well_is_not_talked_about(tmp_path: Path) -> None:
-    assert run(tmp_path, "ends", max_restarts=1) == (0, FIRST, "")
+def test_a_job_that_ends_well_is_not_talked_about_but_for_its_restarts(tmp_path: Path) -> None:
+    status, attempts, said = run(tmp_path, "killed once", max_restarts=3)
+    assert (status, attempts) == (0, BOTH)
+    assert said.count("ding_lite:") == 1
 
 
 def test_a_killed_rank_is_named_and_all_are_restarted_as_often_as_allowed(tmp_path: Path) -> None:
@@ -333,12 +320,6 @@ def test_a_killed_rank_is_named_and_all_are_restarted_as_often_as_allowed(tmp_pa
     first, _, last = said.partition(" All ranks start again, restart 1 of 1. ")
     for line in (first, last):
         assert re.fullmatch(r"ding_lite: Rank 1 on \S+ \(pid \d+\) was killed by SIGKILL\.", line)
-
-
-def test_a_job_that_recovers_ends_well(tmp_path: Path) -> None:
-    status, attempts, said = run(tmp_path, "killed once", max_restarts=3)
-    assert (status, attempts) == (0, BOTH)
-    assert said.count("ding_lite:") == 1
 
 
 def test_the_last_line_tells_what_the_failed_rank_recorded(tmp_path: Path) -> None:
@@ -367,25 +348,16 @@ def wait_for(process: Forked, *lines: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "signum", [signal.SIGTERM, *(pytest.param(s, marks=pytest.mark.slow) for s in (signal.SIGINT, signal.SIGUSR1))]
+    "signum", [signal.SIGINT, *(pytest.param(s, marks=pytest.mark.slow) for s in (signal.SIGTERM, signal.SIGUSR1))]
 )
-def test_signals_reach_all_ranks_and_the_status_tells_which(tmp_path: Path, signum: signal.Signals) -> None:
-    process = start_ranks(tmp_path, "waits", max_restarts=3)
+def test_signals_reach_all_ranks_also_in_the_background_of_a_script(tmp_path: Path, signum: signal.Signals) -> None:
+    process = start_ranks(tmp_path, "waits", max_restarts=3, ignored=["SIGINT", "SIGHUP"])  # nohup is respected
     wait_for(process, *FIRST)
+    process.send_signal(signal.SIGHUP)
     process.send_signal(signum)
     status, ranks, said = end(process, tmp_path)
     assert (status, said) == (128 + signum, [])
     assert ranks == [f"rank {rank} got {signum.name}" for rank in range(2)]
-
-
-def test_in_the_background_of_a_script_sigint_ends_a_job_and_nohup_is_respected(tmp_path: Path) -> None:
-    process = start_ranks(tmp_path, "waits", max_restarts=0, ignored=["SIGINT", "SIGHUP"])
-    wait_for(process, *FIRST)
-    process.send_signal(signal.SIGHUP)
-    process.send_signal(signal.SIGINT)
-    status, ranks, said = end(process, tmp_path)
-    assert (status, said) == (128 + signal.SIGINT, [])
-    assert ranks == [f"rank {rank} got SIGINT" for rank in range(2)]
 
 
 def test_only_a_second_ctrl_c_kills_ranks_that_are_still_saving(tmp_path: Path) -> None:
@@ -425,12 +397,3 @@ def test_the_rank_that_failed_by_itself_is_named_not_those_that_lost_it(
     (tmp_path / "1").mkdir()
     failures = {0: failure(tmp_path, *other), 1: failure(tmp_path / "1", *cause)}
     assert first_failure(failures)[0] == 1
-
-
-def test_what_a_rank_left_is_read_by_its_fields(tmp_path: Path) -> None:
-    path = tmp_path / "error.json"
-    record_cause("UserError: kind: two\nlines", str(path), "a traceback", mistake="kind: two\nlines")
-    left = ProcessFailure(local_rank=0, pid=1, exitcode=2, error_file=str(path))
-    assert read_cause(left) == Cause("UserError: kind: two lines", "a traceback", "kind: two\nlines", lost_peer=False)
-    nothing = ProcessFailure(local_rank=0, pid=1, exitcode=2, error_file=str(tmp_path / "none"))
-    assert read_cause(nothing) == Cause()

@@ -96,8 +96,7 @@ def test_a_loss_without_a_gradient_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "got"),
-    [("bare_loss", r"got Tensor\[\]\."), ("loss_of_samples", r"got Tensor\[8\], dict\.")],
+    ("policy", "got"), [("bare_loss", r"got Tensor\[\]\."), ("loss_of_samples", r"got Tensor\[8\], dict\.")]
 )
 def test_a_loss_without_figures_or_of_several_numbers_is_named(policy: str, got: str) -> None:
     with pytest.raises(UserError, match=rf"Policy._loss: expected \(loss, figures\), .* {got}"):

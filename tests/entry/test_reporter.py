@@ -14,26 +14,6 @@ from ding_lite.entry.summary import describe_space
 from tests.entry.helpers import metrics, run
 
 
-@pytest.mark.parametrize(
-    ("space", "words"),
-    [
-        (gymnasium.spaces.Box(-1.5, 2.0, (4,), np.float32), "(4,) float32, -1.5 to 2"),
-        (
-            gymnasium.spaces.Box(np.array([-1, -np.inf], np.float32), np.array([1, 5], np.float32)),
-            "(2,) float32, -inf to 5",
-        ),
-        (gymnasium.spaces.Box(0, 255, (84, 84), np.uint8), "(84, 84) uint8, 0 to 255"),
-        (gymnasium.spaces.Discrete(3), "Discrete(3)"),
-        (
-            gymnasium.spaces.Dict(a=gymnasium.spaces.Box(0, 1, (2,)), b=gymnasium.spaces.Discrete(2)),
-            "a: (2,) float32, 0 to 1; b: Discrete(2)",
-        ),
-    ],
-)
-def test_an_observation_is_shape_type_and_range(space: gymnasium.Space[Any], words: str) -> None:
-    assert describe_space(space) == words
-
-
 def test_nothing_that_a_run_says_is_wider_than_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -99,3 +79,23 @@ def test_an_evaluation_that_waits_for_ever_is_explained_once(
     said = " ".join(capfd.readouterr().err.split())
     assert said.count("no episode ends and no observation changes") == 1
     assert "env.max_episode_steps ends such episodes." in said
+
+
+@pytest.mark.parametrize(
+    ("space", "words"),
+    [
+        (gymnasium.spaces.Box(-1.5, 2.0, (4,), np.float32), "(4,) float32, -1.5 to 2"),
+        (
+            gymnasium.spaces.Box(np.array([-1, -np.inf], np.float32), np.array([1, 5], np.float32)),
+            "(2,) float32, -inf to 5",
+        ),
+        (gymnasium.spaces.Box(0, 255, (84, 84), np.uint8), "(84, 84) uint8, 0 to 255"),
+        (gymnasium.spaces.Discrete(3), "Discrete(3)"),
+        (
+            gymnasium.spaces.Dict(a=gymnasium.spaces.Box(0, 1, (2,)), b=gymnasium.spaces.Discrete(2)),
+            "a: (2,) float32, 0 to 1; b: Discrete(2)",
+        ),
+    ],
+)
+def test_an_observation_is_shape_type_and_range(space: gymnasium.Space[Any], words: str) -> None:
+    assert describe_space(space) == words

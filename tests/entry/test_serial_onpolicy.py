@@ -41,35 +41,15 @@ def run(*overrides: str, **options: Any) -> Policy:
     return serial_pipeline_onpolicy(options.pop("input_cfg", pair()), **options, overrides=[*SHORT, *overrides])
 
 
-def test_a_run_leaves_its_config_checkpoints_metrics_events_and_result(tmp_path: Path) -> None:
+def test_a_run_leaves_checkpoints_metrics_and_result(tmp_path: Path) -> None:
     policy = run()
     folder = tmp_path / "run"
-    files = {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
-    assert {file for file in files if not file.startswith("log/serial/")} == {
-        "total_config.py",
-        "result.json",
-        "metrics.jsonl",
-        "log/log.txt",
-        "ckpt/ckpt_best.pth.tar",
-        "ckpt/ckpt_last.pth.tar",
-        "ckpt/iteration_0.pth.tar",
-        "ckpt/iteration_0.rank_0.pth.tar",
-        "ckpt/iteration_16.pth.tar",
-        "ckpt/iteration_16.rank_0.pth.tar",
-        "job.json",
-        "origin.jsonl",
-    }
+    names = {"ckpt_best", "ckpt_last", "iteration_0", "iteration_0.rank_0", "iteration_16", "iteration_16.rank_0"}
+    assert {file.name for file in (folder / "ckpt").iterdir()} == {f"{name}.pth.tar" for name in names}
     state, told = last_checkpoint(folder), result(folder)
     assert parameter_hash(state["policy"]["model"]) == parameter_hash(policy.model)
     assert state["policy"]["value_stats"]["count"].item() == STEPS
-    assert {key: told[key] for key in ("stop_reason", "envstep", "train_iter", "world_size", "seed")} == {
-        "stop_reason": "max_env_step",
-        "envstep": STEPS,
-        "train_iter": 16,
-        "world_size": 1,
-        "seed": 0,
-    }
-    assert told["episode_count"] > 0
+    assert (told["stop_reason"], told["envstep"], told["train_iter"]) == ("max_env_step", STEPS, 16)
     lines = metrics(folder)
     trained = [line for line in lines if "train/total_loss" in line]
     assert [line["train_iter"] for line in trained] == [4, 8, 12, 16]
@@ -80,32 +60,6 @@ def test_a_run_leaves_its_config_checkpoints_metrics_events_and_result(tmp_path:
     assert rates == pytest.approx([0.001 * (1 - 0.9 * count / 400) for count in range(4)], rel=1e-5)
     judged = [line["train_iter"] for line in lines if "eval/return_mean" in line]
     assert judged == [0, 8, 16]
-
-
-@pytest.mark.parametrize(("kind", "more"), [("a2c", ["policy.collect.n_sample=128"]), ("pg", [])])
-def test_the_other_on_policy_policies_run_and_can_be_repeated(tmp_path: Path, kind: str, more: list[str]) -> None:
-    options: dict[str, Any] = dict(seed=0, max_env_step=256, overrides=["exp_name=run", *more])
-    hashes = [parameter_hash(serial_pipeline_onpolicy(pair(kind), **options).model) for _ in range(2)]
-    assert hashes[0] == hashes[1]
-    told = result(tmp_path / "run")
-    if kind == "a2c":
-        assert (told["envstep"], told["train_iter"]) == (256, 4)
-    else:  # whole episodes: 8 more in every collect
-        assert told["envstep"] >= 256
-        assert told["episode_count"] % 8 == 0
-        assert told["train_iter"] > 0
-
-
-@pytest.mark.parametrize("kind", ["impala", "ppo_offpolicy"])
-def test_the_off_policy_actors_run_in_the_other_pipeline(tmp_path: Path, kind: str) -> None:
-    more = ["policy.collect.n_sample=128"] if kind == "ppo_offpolicy" else ["policy.unroll_len=16"]
-    options: dict[str, Any] = dict(seed=0, max_env_step=512, overrides=["exp_name=run", *more])
-    hashes = [parameter_hash(serial_pipeline(pair(kind), **options).model) for _ in range(2)]
-    assert hashes[0] == hashes[1]
-    told = result(tmp_path / "run")
-    # 4 collects of 128. ppo_offpolicy: 5 iterations each. impala: 4 each, but for the first, whose 16 rows hold one
-    # sequence of each of the 8 environments, fewer than a batch
-    assert (told["envstep"], told["train_iter"]) == (512, 20 if kind == "ppo_offpolicy" else 12)
 
 
 def test_max_train_iter_is_looked_at_between_collects(tmp_path: Path) -> None:
@@ -153,11 +107,7 @@ ARGS = Box(-1, 1, (2,), np.float32)
 @pytest.mark.parametrize(
     ("kind", "space", "message"),
     [
-        (
-            "ppo",
-            Box(-1, 1, (2, 2), np.float32),
-            "expected Discrete, MultiDiscrete, MultiBinary, a Box of one",
-        ),
+        ("ppo", Box(-1, 1, (2, 2), np.float32), "expected Discrete, MultiDiscrete, MultiBinary, a Box of one"),
         ("ppo", Box(-1, 1, (), np.float32), "expected Discrete, MultiDiscrete, MultiBinary, a Box of one"),
         ("ppo", Dict(kind=Discrete(2), args=ARGS), "with the keys 'action_type' and 'action_args'"),
         ("ppo", Dict(action_type=ARGS, action_args=ARGS), "with the keys 'action_type' and 'action_args'"),

@@ -98,6 +98,7 @@ def page_faults(how: str) -> int:
     return int(subprocess.run(command, env=env, check=True, capture_output=True, text=True, timeout=300).stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
 def test_freed_blocks_are_not_mapped_anew() -> None:
     # four blocks are 16,384 pages of 4 KB each time

@@ -70,6 +70,7 @@ def joined(points: list[Any]) -> dict[int, dict[str, float]]:
     return steps
 
 
+@pytest.mark.slow
 def test_wandb_offline_has_figures_config_and_result_and_a_resumed_run_keeps_its_id(tmp_path: Path) -> None:
     pytest.importorskip("wandb")
     done = ding_lite(tmp_path, *TRAIN, *OFFLINE, "env.stop_value=None", f"max_env_step={STEPS}")
@@ -136,6 +137,7 @@ for run in client.search_runs([client.get_experiment_by_name({experiment!r}).exp
     return [MlflowRun(*json.loads(line)) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_mlflow_has_figures_config_and_result_and_a_resumed_run_keeps_its_id(tmp_path: Path) -> None:
     if importlib.util.find_spec("mlflow") is None:  # not imported, because it leaves threads behind
         pytest.skip("MLflow is not installed")

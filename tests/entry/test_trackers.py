@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,11 +15,10 @@ from ding_lite.entry.callbacks import WatchedRun
 from ding_lite.entry.reporter import RunReporter
 from ding_lite.utils import ConfigError
 from ding_lite.utils.logger import COUNTS
-from tests.distributed.launcher import finish, run_forked, start_forked
+from tests.distributed.launcher import run_forked
 from tests.entry.helpers import CONFIG, SHORT, STEPS, metrics, result, run
 from tests.entry.notebook import FILE, Notebook, points, read
 from tests.policy.helpers import parameter_hash
-from tests.survival.common import read_metrics, wait_until
 
 NOTEBOOK = ["policy.import_names=['tests.entry.notebook']", "tracker.type=notebook"]
 RUN = Path("run")
@@ -60,13 +58,6 @@ def test_a_resumed_run_goes_on_in_the_same_run_of_the_service() -> None:
     assert len(figures(RUN)) > half
     assert points(RUN) == figures(RUN)  # each line once
     assert [line["result"]["envstep"] for line in read(RUN, "finish")] == [STEPS // 2, STEPS]
-
-
-def test_a_run_may_get_a_tracker_later_which_receives_all_figures() -> None:
-    run(max_env_step=STEPS // 2)
-    assert not (RUN / "tracker.json").exists()
-    run(*NOTEBOOK, "policy.learn.resume_training=True")
-    assert points(RUN) == figures(RUN)
 
 
 def test_the_run_of_another_service_is_not_continued() -> None:
@@ -134,27 +125,6 @@ def test_only_rank_0_has_a_tracker(tmp_path: Path) -> None:
     assert len(read(RUN, "start")) == len(read(RUN, "finish")) == 1
     assert points(RUN) == figures(RUN)
     assert read(RUN, "finish")[0]["result"]["world_size"] == 2
-
-
-def test_a_run_that_is_killed_goes_on_in_the_same_run_of_the_service(tmp_path: Path) -> None:
-    often = ["policy.learn.learner.hook.save_ckpt_after_iter=40", "env.stop_value=None"]
-    training = start_forked(command("train", "-c", str(CONFIG), *SHORT, *often, *NOTEBOOK), cwd=tmp_path)
-    try:
-        wait_until(
-            lambda: (RUN / FILE).exists() and len(read(RUN, "log")) > 1 and list(RUN.glob("ckpt/*_last*")), training
-        )
-        training.send_signal(signal.SIGKILL)
-        training.wait()
-        more = f"max_env_step={read_metrics(RUN)[-1]['envstep'] + 400}"
-        again = run_forked(command("resume", "run", more), 120, cwd=tmp_path)
-        assert again.returncode == 0, again.stderr
-    finally:
-        finish(training, timeout=60)
-    assert [line["continued"] for line in read(RUN, "start")] == [False, True]
-    assert [bool(line["result"]) for line in read(RUN, "finish")] == [True]
-    assert [[step, sorted(values)] for step, values in points(RUN)] == [
-        [step, sorted(values)] for step, values in figures(RUN)
-    ]
 
 
 def test_a_run_that_an_error_ends_has_no_result_there() -> None:

@@ -10,7 +10,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 from gymnasium.vector import VectorEnv
 
-from ding_lite.envs import EnvSpec, check_env, create_vector_env
+from ding_lite.envs import check_env, create_vector_env
 from ding_lite.envs.actions import ActionUnits, random_actions, sample_masked
 from ding_lite.utils.tree import tree_leaves, tree_map
 from tests.envs.test_vector_env import MANAGERS, env_config
@@ -95,14 +95,6 @@ def test_the_spaces_are_the_policys_side(manager: str) -> None:
     assert make(BOX, 3).action_space == Box(-1, 1, (3, 2), np.float32)
 
 
-def test_a_check_of_the_environments_own_gives_the_policys_side_too() -> None:
-    class Checked(Builder):
-        def check(self, cfg_env: Any) -> EnvSpec:
-            return EnvSpec(EchoEnv.observation_space, self.space, 0)
-
-    assert check_env(env_config(), [Checked(BOX)]).action_space == Box(-1, 1, (2,), np.float32)
-
-
 def test_hybrid_actions_are_dicts_of_batched_arrays(manager: str) -> None:
     env = make(HYBRID, 3, manager)
     action = {"action_type": np.array([2, 0, 1]), "action_args": np.array([[0, 0], [1, -1], [-9, 9]], np.float32)}
@@ -111,19 +103,6 @@ def test_hybrid_actions_are_dicts_of_batched_arrays(manager: str) -> None:
     assert np.stack(info["args"]).tolist() == [[-1, 5], [1, 0], [-3, 10]]
     assert action["action_args"].tolist() == [[0, 0], [1, -1], [-9, 9]]
     env.close()
-
-
-def test_random_actions_cover_the_range_and_are_reproducible() -> None:
-    for space in (BOX, HYBRID):
-        draws = []
-        for env in (make(space, 4), make(space, 4)):
-            samples = [env.action_space.sample() for _ in range(200)]
-            draws.append(np.stack([one["action_args"] if isinstance(one, dict) else one for one in samples]))
-        assert np.array_equal(draws[0], draws[1])
-        assert draws[0].shape == (200, 4, 2)
-        assert draws[0].min() < -0.95
-        assert draws[0].max() > 0.95
-        assert -1 <= draws[0].min() <= draws[0].max() <= 1
 
 
 @pytest.mark.parametrize("space", [Discrete(4), MultiDiscrete([2, 3]), Tuple([Discrete(2), Discrete(3)])])
@@ -170,7 +149,7 @@ def contains(space: gymnasium.Space[Any], actions: Any) -> bool:
 
 
 @pytest.mark.parametrize("act_scale", [True, False])
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(30))
 def test_an_action_comes_back_from_the_other_units_in_every_space(seed: int, act_scale: bool) -> None:
     space = draw_space(np.random.default_rng(seed))
     units = ActionUnits(space, act_scale)
@@ -199,10 +178,7 @@ def test_units_worked_by_hand() -> None:
     units = ActionUnits(Dict({"action_type": Discrete(3, start=1), "action_args": Box(-2, 2, (1,), np.float32)}))
     ours = {"action_type": np.array([0, 2]), "action_args": np.array([[0.5], [-1]], np.float32)}
     theirs = units.to_env(ours)
-    assert {key: part.tolist() for key, part in theirs.items()} == {
-        "action_type": [1, 3],
-        "action_args": [[1], [-2]],
-    }
+    assert {key: part.tolist() for key, part in theirs.items()} == {"action_type": [1, 3], "action_args": [[1], [-2]]}
     assert units.to_policy(theirs)["action_type"].tolist() == [0, 2]
     bits = ActionUnits(MultiBinary((2, 2)))
     assert bits.space == MultiDiscrete([2, 2, 2, 2])

@@ -59,12 +59,7 @@ def assert_same(left: list[tuple[Any, ...]], right: list[tuple[Any, ...]]) -> No
 
 @pytest.mark.parametrize(
     ("env_id", "rom"),
-    [
-        ("PongDeterministic-v4", "pong"),
-        ("Pong-v4", "pong"),
-        ("PongNoFrameskip-v0", "pong"),
-        ("pong", "pong"),
-    ],
+    [("PongDeterministic-v4", "pong"), ("Pong-v4", "pong"), ("PongNoFrameskip-v0", "pong"), ("pong", "pong")],
 )
 def test_a_game_is_found_under_all_its_names(env_id: str, rom: str) -> None:
     assert find_rom(env_id) == rom
@@ -114,15 +109,16 @@ def test_sticky_actions_are_those_of_the_id_or_of_the_key() -> None:
     assert find_sticky(atari_config("pong", sticky_action_prob=0.5)) == 0.5
 
 
-@pytest.mark.parametrize("manager", MANAGERS)
+@pytest.mark.parametrize(
+    "manager", ["native", *(pytest.param(m, marks=pytest.mark.slow) for m in ("base", "subprocess"))]
+)
 def test_the_usual_limit_and_that_of_the_config_are_known_to_an_evaluation(manager: str) -> None:
     for options, limit in (({}, 27_000), ({"frame_skip": 1}, 108_000), ({"max_episode_steps": 9}, 9)):
         with closing(make("pong", 1, manager=manager, training=False, **options)) as env:
             assert env.metadata["max_episode_steps"] == limit
 
 
-@pytest.mark.parametrize(("env_id", "num_actions"), [("pong", 6), ("breakout", 4), ("ms_pacman", 9)])
-@pytest.mark.parametrize("frame_stack", [0, 4])
+@pytest.mark.parametrize(("env_id", "num_actions", "frame_stack"), [("pong", 6, 0), ("ms_pacman", 9, 4)])
 def test_the_spaces_are_known_before_an_environment_is_built(env_id: str, num_actions: int, frame_stack: int) -> None:
     cfg = atari_config(env_id, frame_stack=frame_stack)
     spec = check_env(cfg)
@@ -138,7 +134,9 @@ def test_the_spaces_are_known_before_an_environment_is_built(env_id: str, num_ac
 # -- what every manager gives -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("env_id", "num_steps", "limit"), [("pong", 90, 40), ("breakout", 400, None)])
+@pytest.mark.parametrize(
+    ("env_id", "num_steps", "limit"), [pytest.param("pong", 90, 40, marks=pytest.mark.slow), ("breakout", 400, None)]
+)
 def test_all_managers_give_the_same_frames_rewards_and_ends(env_id: str, num_steps: int, limit: int | None) -> None:
     runs = [play(make(env_id, 2, manager=name, max_episode_steps=limit), num_steps) for name in MANAGERS]
     assert sum((row[2] | row[3]).sum() for row in runs[0][1:]) >= 4, "the runs must go over ends of games"
@@ -147,15 +145,8 @@ def test_all_managers_give_the_same_frames_rewards_and_ends(env_id: str, num_ste
 
 
 def test_a_run_does_not_depend_on_the_number_of_threads() -> None:
-    runs = [play(make("breakout", 4, num_threads=threads), 60) for threads in (1, 2, 4)]
-    assert_same(runs[0], runs[1])
-    assert_same(runs[0], runs[2])
-
-
-def test_seeds_decide_the_games() -> None:
-    runs = [play(make("breakout", 2, seed=seed, max_episode_steps=30), 60) for seed in (0, 0, 1)]
-    assert_same(runs[0], runs[1])
-    assert any((a[0] != b[0]).any() for a, b in zip(runs[0], runs[2], strict=True))
+    runs = [play(make("breakout", 4, num_threads=threads), 60) for threads in (1, 2)]
+    assert_same(*runs)
 
 
 @pytest.mark.parametrize("manager", MANAGERS)
@@ -192,23 +183,6 @@ def test_the_engine_never_overwrites_an_observation_that_it_returned() -> None:
 # -- scores and lives -------------------------------------------------------------------------------------------------
 
 
-def test_a_game_of_pong_is_played_to_its_end_and_scored_truly() -> None:
-    env = make("pong", 2, training=False)
-    env.reset()
-    score, games = np.zeros(2), []
-    for _ in range(2000):
-        _, reward, terminated, truncated, info = env.step(np.zeros(2, np.int64))
-        score += reward
-        for i in np.flatnonzero(terminated | truncated):
-            games.append((score[i], info["episode_return"][i], bool(terminated[i])))
-            assert 700 < info["episode_length"][i] < 1100
-            score[i] = 0
-        if len(games) >= 2:
-            break
-    # a player that does nothing loses 0 : 21
-    assert games == [(-21, -21, True)] * 2
-
-
 def test_rewards_are_clipped_for_training_and_returns_are_not() -> None:
     runs = {clip: play(make("ms_pacman", 2, clip_rewards=clip), 200) for clip in (True, False)}
     true, clipped = (np.array([row[1] for row in runs[clip][1:]]) for clip in (False, True))
@@ -239,6 +213,7 @@ def test_a_lost_life_in_breakout_is_marked_and_the_game_stays_whole() -> None:
     np.testing.assert_array_equal(frames[True][step + 1][i, :3], frames[True][step][i, 1:])
 
 
+@pytest.mark.slow
 def test_a_point_in_pong_is_marked_and_the_game_stays_whole() -> None:
     own = {"episodic_life": False, "episodic_reward": True, "max_episode_steps": 700}
     run = play(make("pong", 2, training=True, **own), 1000)
@@ -253,7 +228,7 @@ def test_a_point_in_pong_is_marked_and_the_game_stays_whole() -> None:
 # -- settings have an effect ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("manager", ["base", "native"])
+@pytest.mark.parametrize("manager", [pytest.param("base", marks=pytest.mark.slow), "native"])
 @pytest.mark.parametrize(
     "change", [{"sticky_action_prob": 0.5}, {"fire_reset": False}, {"noop_max": 1}, {"frame_skip": 2}]
 )
@@ -262,8 +237,9 @@ def test_each_setting_changes_the_game(change: dict[str, Any], manager: str) -> 
     assert any((a[0] != b[0]).any() for a, b in zip(plain, changed, strict=True))
 
 
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("manager", ["base", "native"])
+@pytest.mark.parametrize(
+    ("manager", "training"), [pytest.param("base", True, marks=pytest.mark.slow), ("native", False)]
+)
 def test_a_player_that_never_presses_fire_loses_its_lives(manager: str, training: bool) -> None:
     # each of the five balls is served and missed within 60 steps; without FIRE none is, and 400 steps show one picture
     for fire_reset, over in ((True, True), (False, False)):
@@ -291,15 +267,9 @@ def test_only_the_first_action_of_a_life_is_fire() -> None:
     np.testing.assert_array_equal(frames["ours"], frames["left"])
 
 
-@pytest.mark.parametrize("game", ["pong", "ms_pacman"])
-def test_games_without_lives_or_without_fire_are_not_changed(game: str) -> None:
-    own, plain = (play(make(game, 2, fire_reset=serves), 100) for serves in (True, False))
-    assert_same(own, plain)
-
-
 def test_the_number_of_no_ops_is_drawn_for_each_game() -> None:
-    for noop_max, low, high in ((30, 1, 30), (7, 1, 7), (0, 0, 0)):
-        info = make("pong", 8, noop_max=noop_max).reset()[1]
+    for noop_max, low, high in ((7, 1, 7), (0, 0, 0)):
+        info = make("pong", 4, noop_max=noop_max).reset()[1]
         noops = info["episode_frame_number"]
         assert (noops.min() >= low, noops.max() <= high) == (True, True)
-        assert len(set(noops.tolist())) > 3 or noop_max == 0
+        assert len(set(noops.tolist())) > 2 or noop_max == 0

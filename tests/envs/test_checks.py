@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from easydict import EasyDict
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from ding_lite.envs import check_env
 from ding_lite.utils import ConfigError
@@ -256,21 +256,6 @@ def test_a_violation_is_one_line(attributes: dict[str, Any], message: str, monke
     with pytest.raises(ConfigError, match=message) as error:
         check_env(env_config("walk", manager={"type": "native"}, max_episode_steps=9))
     assert "\n" not in str(error.value)
-
-
-def test_other_spaces_than_those_of_the_single_environment_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Other(Walk):
-        def __init__(self, cfg_env: EasyDict) -> None:
-            super().__init__(cfg_env)
-            self.action_space = Discrete(2, start=cfg_env.get("first", 0))
-
-        @classmethod
-        def make_native(cls, cfg_env: EasyDict, num_envs: int, num_threads: int) -> VectorEnv:
-            return super().make_native(EasyDict(cfg_env, first=1), num_envs, num_threads)
-
-    monkeypatch.setitem(ENV_REGISTRY, "walk", Other)
-    with pytest.raises(ConfigError, match=r"its single_action_space is Discrete\(2, start=1\), expected Discrete\(2\)"):
-        check_env(env_config("walk", manager={"type": "native"}))
 
 
 def test_an_engine_that_obeys_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,41 +96,6 @@ def test_every_step_is_a_transition_of_gymnasiums_environment(env_id: str) -> No
     assert ends >= (0 if env_id in ("MountainCarContinuous-v0", "Acrobot-v1") else 3)
 
 
-@pytest.mark.parametrize("env_id", ["HalfCheetah-v5", "Hopper-v5"])
-def test_mujocos_transitions_are_gymnasiums(env_id: str) -> None:
-    pytest.importorskip("mujoco")
-    single: Any = gymnasium.make(env_id).unwrapped
-    for row in play(make(2, env_id=env_id, act_scale=False), 60):
-        after = successors(row)
-        for n, obs in enumerate(row["obs"].astype(np.float64)):
-            if np.abs(obs).max() == 10:
-                continue  # an observation shows speeds of at most 10, so the state is not known
-            single.reset(seed=0)
-            single.set_state(np.append(0.0, obs[: single.model.nq - 1]), obs[single.model.nq - 1 :])
-            expected, reward, terminated, _, _ = single.step(row["action"][n])
-            np.testing.assert_allclose(after[n], expected, atol=1e-3)
-            np.testing.assert_allclose(row["reward"][n], reward, atol=1e-3)
-            assert row["terminated"][n] == terminated
-
-
-def test_minigrids_rooms_are_gymnasiums() -> None:
-    pytest.importorskip("minigrid")
-    single: Any = gymnasium.make("MiniGrid-Empty-5x5-v0")
-    expected, _ = single.reset()
-    ends = {"terminated": 0, "truncated": 0}
-    for row in play(make(1, env_id="MiniGrid-Empty-5x5-v0"), 700):
-        assert (row["obs"]["image"][0] == np.moveaxis(expected["image"], 2, 0)).all()
-        assert row["obs"]["direction"][0].argmax() == expected["direction"]
-        expected, reward, terminated, truncated, _ = single.step(row["action"][0])
-        assert row["reward"][0] == pytest.approx(reward)
-        assert (row["terminated"][0], row["truncated"][0]) == (terminated, truncated)
-        ends["terminated"] += terminated
-        ends["truncated"] += truncated
-        if terminated or truncated:
-            expected, _ = single.reset()
-    assert min(ends.values()) > 0
-
-
 def test_an_ended_environment_shows_its_next_start_at_once_and_no_step_is_lost() -> None:
     rows = play(make(4, env_id="CartPole-v1"), 100)
     lengths = np.zeros(4, np.int64)
@@ -147,16 +112,6 @@ def test_an_ended_environment_shows_its_next_start_at_once_and_no_step_is_lost()
         assert row["elapsed_step"].tolist() == np.where(ended, 0, lengths).tolist()
         lengths[ended] = 0
         assert (row["reward"].dtype, row["after"].dtype) == (np.float32, np.float32)
-
-
-def test_actions_are_scaled_to_the_bounds() -> None:
-    env = make(2, env_id="Pendulum-v1")
-    assert (env.single_action_space.low, env.single_action_space.high) == (-1, 1)  # type: ignore[attr-defined]
-    other = make(2, env_id="Pendulum-v1", act_scale=False)
-    env.reset()
-    other.reset()
-    action = np.array([[0.25], [-1.0]], np.float32)
-    assert (env.step(action)[0] == other.step(2 * action)[0]).all()
 
 
 # -- time limits ----------------------------------------------------------------------------------------------------
@@ -287,12 +242,6 @@ def test_the_policy_sees_what_it_sees_of_other_environments(env_id: str, space: 
         assert row["obs"] in env.observation_space
 
 
-def test_parts_of_a_dict_are_converted_and_gathered() -> None:
-    row = play(make(2, env_id="MiniGrid-Empty-5x5-v0", max_episode_steps=3), 3)[-1]
-    assert row["final_obs"]["image"].shape == (2, 3, 7, 7)
-    assert row["final_obs"]["direction"].sum(-1).tolist() == [1, 1]
-
-
 def test_atari_has_the_settings_of_the_config() -> None:
     env = make(2, env_type="atari", env_id="BreakoutNoFrameskip-v4", noop_max=5)
     spec = check_env(env_config("atari", env_id="Breakout-v5", manager={"type": "env_pool"}))
@@ -331,11 +280,6 @@ def test_mistakes_are_config_errors_of_one_line(env_type: str, overrides: dict[s
     with pytest.raises(ConfigError, match=message) as caught:
         check_env(env_config(env_type, manager={"type": "env_pool"}, **overrides))
     assert "\n" not in str(caught.value)
-
-
-def test_kwargs_reach_envpool() -> None:
-    env = make(1, env_id="FrozenLake-v1", kwargs={"size": 8})
-    assert env.single_observation_space.shape == (64,)
 
 
 def test_a_run_plays_and_learns_with_envpool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

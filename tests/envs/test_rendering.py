@@ -53,17 +53,6 @@ def test_a_registered_class_that_declares_a_mode_gets_it_as_its_attribute() -> N
         build_rendered(env_config(), [Lamp], "ansi")
 
 
-@pytest.mark.filterwarnings("ignore:.*not in the possible render_modes")
-def test_a_mode_that_gymnasium_only_warns_of_is_refused() -> None:
-    cfg = env_config(env_id="CartPole-v1")
-    with pytest.raises(ConfigError, match=r"'CartPole-v1' has no render mode 'ansi', only \['human', 'rgb_array'\]"):
-        build_rendered(cfg, None, "ansi")
-    env = build_rendered(cfg, None, "rgb_array_list")  # which gymnasium collects from rgb_array
-    env.reset(seed=0)
-    assert len(env.render()) == 1  # type: ignore[arg-type]
-    env.close()
-
-
 def test_an_engine_is_replaced_by_the_single_environment_and_the_config_stays() -> None:
     cfg = env_config(env_id="CartPole-v1", manager={"type": "env_pool"})
     env = build_rendered(cfg, None, "rgb_array")
@@ -123,21 +112,6 @@ def test_the_first_environment_records_and_nothing_else_changes(kind: str, manag
         "episode_0001_return_6.00.mp4",
         "episode_0002_return_6.00.mp4",
     ]
-
-
-def test_a_video_that_cannot_be_written_is_reported_once_and_the_episodes_go_on(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    pytest.importorskip("moviepy")
-    cfg, folder = env_config(env_id="CartPole-v1", max_episode_steps=3), tmp_path / "videos"
-    env = create_vector_env(cfg, 1, 7, training=False, replay_path=str(folder))
-    env.reset()
-    folder.rmdir()
-    ended = [bool(env.step(np.array([0]))[3][0]) for _ in range(6)]
-    env.close()
-    assert ended == [False, False, True] * 2
-    (told,) = caplog.messages
-    assert told.startswith(f"Videos cannot be written to '{folder}'; the run continues.")
 
 
 class Flickering(Lamp):
@@ -215,3 +189,29 @@ def test_what_cannot_record_is_refused_before_a_run(monkeypatch: pytest.MonkeyPa
     with pytest.raises(ConfigError, match=r"the extra 'video' .*pip install 'ding_lite\[video\]'"):
         check_env(env_config(env_id="CartPole-v1", replay_path=folder))
     assert not Path(folder).exists()
+
+
+@pytest.mark.filterwarnings("ignore:.*not in the possible render_modes")
+def test_a_mode_that_gymnasium_only_warns_of_is_refused() -> None:
+    cfg = env_config(env_id="CartPole-v1")
+    with pytest.raises(ConfigError, match=r"'CartPole-v1' has no render mode 'ansi', only \['human', 'rgb_array'\]"):
+        build_rendered(cfg, None, "ansi")
+    env = build_rendered(cfg, None, "rgb_array_list")  # which gymnasium collects from rgb_array
+    env.reset(seed=0)
+    assert len(env.render()) == 1  # type: ignore[arg-type]
+    env.close()
+
+
+def test_a_video_that_cannot_be_written_is_reported_once_and_the_episodes_go_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("moviepy")
+    cfg, folder = env_config(env_id="CartPole-v1", max_episode_steps=3), tmp_path / "videos"
+    env = create_vector_env(cfg, 1, 7, training=False, replay_path=str(folder))
+    env.reset()
+    folder.rmdir()
+    ended = [bool(env.step(np.array([0]))[3][0]) for _ in range(6)]
+    env.close()
+    assert ended == [False, False, True] * 2
+    (told,) = caplog.messages
+    assert told.startswith(f"Videos cannot be written to '{folder}'; the run continues.")

@@ -150,11 +150,6 @@ def test_a_malformed_step_ends_the_run_in_one_line(rest: Any, message: str, monk
     assert "\n" not in str(error.value)
 
 
-def test_an_infinite_reward_ends_the_run_also_if_only_its_sign_is_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(EnvError, match=r"step returned rewards with -inf in environment 0, expected finite numbers\."):
-        two_steps(monkeypatch, "base", VECTOR, np.zeros(3), (-np.inf, False, False, {}), clip_rewards=True)
-
-
 @pytest.mark.parametrize(
     ("rest", "message"),
     [

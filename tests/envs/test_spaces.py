@@ -20,7 +20,7 @@ from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_leaves, tree_map
 from ding_lite.worker import SampleCollector
 from ding_lite.worker.replay.buffer import UniformReplayBuffer
-from tests.envs.test_vector_env import MANAGERS, env_config
+from tests.envs.test_vector_env import env_config
 from tests.toys import Toy
 from tests.worker.games import Acting
 
@@ -61,13 +61,7 @@ def test_counted_things_are_vectors_of_floats(
     env.close()
 
 
-@pytest.mark.parametrize(
-    "space",
-    [
-        Box(0, 1, (3,), np.float64),
-        Box(0, 255, (2, 3, 4, 5), np.uint8),
-    ],
-)
+@pytest.mark.parametrize("space", [Box(0, 1, (3,), np.float64), Box(0, 255, (2, 3, 4, 5), np.uint8)])
 def test_floats_and_arrays_of_bytes_pass_unchanged(space: gymnasium.Space[Any]) -> None:
     env = Toy(observation_space=space, seen=space.sample())
     assert PolicyObservations.wrap(env) is env
@@ -165,8 +159,7 @@ def test_other_observations_are_refused_by_name(space: gymnasium.Space[Any]) -> 
 # -- observations in one memory ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("frame_stack", [0, 3])
-@pytest.mark.parametrize("manager", MANAGERS)
+@pytest.mark.parametrize(("manager", "frame_stack"), [("base", 0), ("base", 3), ("subprocess", 3)])
 def test_final_observations_and_stacks_outlive_an_environments_own_memory(manager: str, frame_stack: int) -> None:
     cfg = env_config(manager={"type": manager}, frame_stack=frame_stack)
     env = create_vector_env(cfg, 1, 0, True, builders=[lambda _: Buffered()])
@@ -202,12 +195,6 @@ def test_a_spec_comes_back_from_plain_values(action: Space[object], observation:
         assert load_spec(json.loads(text), act_scale) == spec
 
 
-def test_a_space_of_another_kind_is_not_described() -> None:
-    spec = EnvSpec(Dict(text=Text(5)), Discrete(2), 0, (), Discrete(2))
-    assert spec_state(spec) == {}
-    assert load_spec({}, True) is None
-
-
 SHAPES = {"vector": (2,), "grey": (20, 21), "colour": (3, 20, 21)}
 STACKED = {"vector": (6,), "grey": (3, 20, 21), "colour": (9, 20, 21)}  # of three frames
 
@@ -232,7 +219,7 @@ class Camera(Toy):
 gymnasium.register("Camera-v0", f"{__name__}:Camera")
 
 
-@pytest.mark.parametrize("manager", ["base", "subprocess"])
+@pytest.mark.parametrize("manager", ["base", pytest.param("subprocess", marks=pytest.mark.slow)])
 def test_replay_returns_the_stacks_that_the_policy_saw(manager: str) -> None:
     cfg = env_config(env_id="Camera-v0", frame_stack=3, manager={"type": manager})
     env: Any
@@ -262,3 +249,9 @@ def test_replay_returns_the_stacks_that_the_policy_saw(manager: str) -> None:
         assert truncated.any()
         newest, before = (leaf[truncated].flatten(1)[:, -1] for leaf in (stored, now))
         assert torch.equal(newest, before + 1)
+
+
+def test_a_space_of_another_kind_is_not_described() -> None:
+    spec = EnvSpec(Dict(text=Text(5)), Discrete(2), 0, (), Discrete(2))
+    assert spec_state(spec) == {}
+    assert load_spec({}, True) is None

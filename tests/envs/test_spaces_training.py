@@ -68,7 +68,7 @@ def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 # What is smaller than by default, so that a few steps are enough to learn from.
 SMALL: dict[str, dict[str, Any]] = {
-    "r2d2": dict(burnin_step=2, unroll_len=6, nstep=1, collect=dict(n_sample=4)),  # sequences
+    "r2d2": dict(burnin_step=2, unroll_len=6, nstep=1, collect=dict(n_sample=4))  # sequences
 }
 IMAGES = dict(encoder_hidden_size_list=[4, 4, 4, 16])
 

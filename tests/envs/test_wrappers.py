@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box
 
 from ding_lite.config import compile_config
 from ding_lite.config.schema import merge
@@ -92,14 +92,6 @@ def test_wrappers_are_applied_in_order_by_every_manager(manager: str) -> None:
     assert [row[1:4] for row in rows] == [(6, 0, 0), (6, 0, 0), (6, 0, 1), (6, 0, 0)]
     rescaled = [dict(name="RescaleObservation", min_obs=0.0, max_obs=1.0), "FlattenObservation"]
     assert play(rescaled, 1)[0][0].tolist() == pytest.approx([0.01] * 4)
-
-
-def test_the_spaces_are_those_of_the_wrapped_environment() -> None:
-    spec = check_env(env_config("grid", wrappers=["FlattenObservation"]))
-    assert spec.observation_space == Box(0, 100, (4,), np.float32)
-    assert spec.notes == ()
-    pendulum = env_config(env_id="Pendulum-v1", wrappers=[dict(name="DiscretizeAction", bins=5)])
-    assert check_env(pendulum).action_space == Discrete(5)
 
 
 @pytest.mark.parametrize("manager", MANAGERS)

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 from ding_lite.model import BDQ
 from ding_lite.utils.registry import ConfigError
@@ -38,16 +37,6 @@ def test_branches_and_bins_are_di_engines_way_to_give_equal_sizes() -> None:
 def test_a_single_choice_has_no_dimension_of_branches() -> None:
     assert BDQ(4, action_shape=3)(torch.randn(5, 4))["logit"].shape == (5, 3)
     assert BDQ(4, 1, 3, action_shape=3)(torch.randn(5, 4))["logit"].shape == (5, 3)
-
-
-def layers(head: nn.Module) -> int:
-    return len(list(head.children()))
-
-
-def test_layers_of_value_and_advantages_can_differ() -> None:
-    model = BDQ(4, action_shape=[2, 3], layer_num=3, a_layer_num=1, v_layer_num=0)
-    assert [layers(head) for head in (model.V, *model.A)] == [1, 2, 2]  # the output is a layer too
-    assert [layers(head) for head in BDQ(4, action_shape=[2, 3]).A] == [4, 4]
 
 
 @pytest.mark.parametrize(

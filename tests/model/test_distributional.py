@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-import pytest
 import torch
 
-from ding_lite.model import C51DQN, FQF, IQN, DistributionHead, NoisyLinear, QuantileHead, RainbowDQN
+from ding_lite.model import C51DQN, FQF, IQN, DistributionHead, QuantileHead
 
 
 def test_the_head_is_the_papers_equation() -> None:
@@ -103,15 +102,3 @@ def test_the_logits_of_a_dueling_head_by_hand() -> None:
     # The means over actions are 2 and 2: the logits are 10 - 1 and 20 + 2, and 10 + 1 and 20 - 2.
     expected = torch.tensor([[9.0, 22.0], [11.0, 18.0]]).softmax(-1)
     torch.testing.assert_close(head(torch.zeros(1, 1))["distribution"][0], expected)
-
-
-@pytest.mark.parametrize("dueling", [True, False])
-@pytest.mark.parametrize("noise", [True, False])
-@pytest.mark.parametrize("distributional", [True, False])
-def test_the_parts_of_rainbow_can_be_left_out(dueling: bool, noise: bool, distributional: bool) -> None:
-    model = RainbowDQN(4, 3, [8, 6], n_atom=5, dueling=dueling, noise=noise, distributional=distributional)
-    output = model(torch.zeros(2, 4))
-    assert output["logit"].shape == (2, 3)
-    assert ("distribution" in output) == distributional
-    assert any(name.startswith("head.V") for name, _ in model.named_parameters()) == dueling
-    assert any(isinstance(layer, NoisyLinear) for layer in model.modules()) == noise

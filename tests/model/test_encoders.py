@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from ding_lite.model import ConvEncoder, FCEncoder, IMPALAConvEncoder, create_encoder
-from ding_lite.model.encoders import ConvBlock, DenseBlock, IMPALAEncoder, feature_size
+from ding_lite.model.encoders import DenseBlock, IMPALAEncoder, feature_size
 from ding_lite.utils import ConfigError
 from tests.model.models import MODELS, backward, build, run
 
@@ -18,15 +18,6 @@ from tests.model.models import MODELS, backward, build, run
 def fill(layer: nn.Module, weight: list[list[float]], bias: list[float]) -> nn.Module:
     layer.load_state_dict({"weight": torch.tensor(weight), "bias": torch.tensor(bias)})
     return layer
-
-
-def test_a_dense_block_by_hand() -> None:
-    # x = (1, -2). One: (x1 + x2, 2 x1) = (-1, 2), relu (0, 2). Two: (3 h2, h1 - h2 + 1) = (6, -1).
-    # x + (6, -1) = (7, -3), relu (7, 0).
-    one = fill(nn.Linear(2, 2), [[1.0, 1.0], [2.0, 0.0]], [0.0, 0.0])
-    two = fill(nn.Linear(2, 2), [[0.0, 3.0], [1.0, -1.0]], [0.0, 1.0])
-    block = DenseBlock(one, two, "relu")
-    assert block(torch.tensor([[1.0, -2.0]])).tolist() == [[7.0, 0.0]]
 
 
 def test_residual_blocks_follow_a_first_dense_layer() -> None:
@@ -97,14 +88,6 @@ def test_impala_scales_bytes_and_has_the_papers_sizes() -> None:
     sizes = [module.out_channels for module in encoder.modules() if isinstance(module, nn.Conv2d)]
     assert sizes == [16] * 5 + [32] * 10 + [256]  # 15 convolutions and a dense layer, as the paper counts
     assert encoder.dense.kernel_size == (9, 12)
-
-
-def test_impala_with_other_numbers_of_sections_and_of_blocks() -> None:
-    encoder = IMPALAConvEncoder((3, 8, 8), [4, 5], 7, 10.0, 1)  # by position, as in DI-engine
-    x = torch.randint(256, (2, 3, 8, 8), dtype=torch.uint8)
-    torch.testing.assert_close(encoder(x), encoder(x / 10))
-    assert encoder(x).shape == (2, 7)
-    assert sum(isinstance(module, ConvBlock) for module in encoder.modules()) == 2
 
 
 def test_in_a_config_impalas_sizes_are_one_list() -> None:

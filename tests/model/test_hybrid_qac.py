@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from ding_lite.model import PDQN, DuelingHead, HybridQAC
+from ding_lite.model import PDQN, HybridQAC
 from ding_lite.utils import ConfigError
 
 SHAPE = {"action_type_shape": 3, "action_args_shape": 2}
@@ -34,21 +34,6 @@ def test_the_critic_takes_a_type_as_its_number_as_probabilities_and_as_logits() 
     assert not torch.allclose(doubtful, sure)
 
 
-def test_the_networks_have_the_sizes_of_the_config() -> None:
-    model: Any = HybridQAC(4, SHAPE, actor_head_hidden_size=8, critic_head_hidden_size=16, critic_head_layer_num=2)
-    for head, outputs in ((model.actor.head.action_type, 3), (model.actor.head.action_args, 2)):
-        assert [(layer.in_features, layer.out_features) for layer in head] == [(4, 8), (8, 8), (8, outputs)]
-    (critic,) = model.critic.network.heads  # 4 numbers of the state, 3 of the type, 2 arguments
-    assert [layer.in_features for layer in critic] == [9, 16, 16, 16]
-
-
-@pytest.mark.parametrize("shape", [3, [3, 2], {"action_type_shape": 3}])
-def test_another_kind_of_action_is_an_error_of_one_line(shape: Any) -> None:
-    expected = r"action_shape of a hybrid action must be a dict of action_type_shape and action_args_shape, got "
-    with pytest.raises(ConfigError, match=expected):
-        HybridQAC(4, shape)
-
-
 SHAPE = {"action_type_shape": 3, "action_args_shape": 2}
 MASK = [[1, 0], [0, 1], [0, 0]]
 
@@ -61,13 +46,6 @@ def test_modes_of_pdqn_return_the_documented_shapes() -> None:
     output = model({"state": obs, "action_args": args}, mode="compute_discrete")
     assert output["logit"].shape == (5, 3)
     assert torch.equal(output["action_args"], args)
-
-
-def test_the_head_may_be_plain() -> None:
-    model: Any = PDQN(4, SHAPE, [16, 8], dueling=False, head_layer_num=2)
-    assert not any(isinstance(module, DuelingHead) for module in model.modules())
-    assert any(isinstance(module, DuelingHead) for module in PDQN(4, SHAPE, [8]).modules())
-    assert [layer.in_features for layer in model.dis.head] == [10, 10, 10]  # 8 features and 2 arguments
 
 
 def dependence(**options: Any) -> list[list[bool]]:
@@ -114,3 +92,10 @@ def test_what_makes_no_network_is_an_error_of_one_line(change: dict[str, Any], m
     arguments: dict[str, Any] = dict(obs_shape=4, action_shape=SHAPE)
     with pytest.raises(ConfigError, match=message):
         PDQN(**arguments | change)
+
+
+@pytest.mark.parametrize("shape", [3, [3, 2], {"action_type_shape": 3}])
+def test_another_kind_of_action_is_an_error_of_one_line(shape: Any) -> None:
+    expected = r"action_shape of a hybrid action must be a dict of action_type_shape and action_args_shape, got "
+    with pytest.raises(ConfigError, match=expected):
+        HybridQAC(4, shape)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model import DQN, MLP, PG, VAC, ConvEncoder, create_encoder
+from ding_lite.model import DQN, MLP, PG, VAC, ConvEncoder
 from ding_lite.model.arguments import single_size
 from ding_lite.model.encoders import IMPALAEncoder
 from ding_lite.model.mlp import with_norm
@@ -126,15 +126,6 @@ def test_of_an_images_encoder_the_dense_layer_is_normalised(kind: type[nn.Module
     dense = encoder.dense if kind is IMPALAEncoder else encoder[-1]
     assert dense[1] is norms[0]
     assert encoder(torch.rand(2, 3, 44, 44)).shape == (2, 8)
-
-
-def test_the_parts_of_a_dict_and_the_layer_that_joins_them_are_normalised() -> None:
-    shape = {"camera": [3, 44, 44], "speed": 2}
-    for encoder in (None, "fc", "impala"):
-        module: Any = create_encoder(shape, [4, 4, 4, 8], "relu", encoder, "LN")
-        # one dense layer of the image, four of the vector, one that joins
-        assert sum(isinstance(layer, nn.LayerNorm) for layer in module.modules()) == 6
-        assert isinstance(module.join[1], nn.LayerNorm)
 
 
 class Plain(nn.Linear):

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model import MLP, FractionHead, NoisyLinear
-from ding_lite.utils import MODEL_REGISTRY, ConfigError
+from ding_lite.model import MLP, NoisyLinear
+from ding_lite.utils import MODEL_REGISTRY
 from tests.model.models import HYBRID, HYBRID_MODELS, MODELS, backward, build, run
 
 HEADS = ("bdq", "c51dqn", "discrete_bc", "dqn", "drqn", "fqf", "iqn", "pdqn", "pg", "qrdqn", "rainbowdqn", "sqn")
@@ -84,12 +84,6 @@ def test_the_size_of_a_heads_hidden_layers_is_free_and_by_default_that_of_its_in
     assert all(first[0] == first[1] for first, *_ in head_sizes(build(name, **options)))
 
 
-def test_fqfs_fractions_are_a_layer_of_the_features_whatever_the_heads_size() -> None:
-    model: Any = build("fqf", obs_shape=5, encoder_hidden_size_list=[4], head_hidden_size=9)
-    assert isinstance(model.fraction, FractionHead)
-    assert (model.fraction.in_features, model.head.phi.out_features) == (4, 4)
-
-
 def draw_image() -> Tensor:
     return torch.randint(256, (3, 3, 44, 44), dtype=torch.uint8)
 
@@ -130,12 +124,6 @@ def test_noise_is_in_every_head_and_in_no_encoder(name: str) -> None:
         if isinstance(mlp, MLP):
             assert all(isinstance(layer, NoisyLinear) == ("encoder" not in path) for layer in mlp)
     assert not any(isinstance(layer, NoisyLinear) for layer in build(name, obs_shape=4).modules())
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_an_unknown_activation_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"policy\.model\.activation must be one of"):
-        build(name, obs_shape=4, activation="rellu")
 
 
 # Models and the modules that their inputs pass through in a mode, or without modes.

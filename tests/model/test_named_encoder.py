@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ding_lite.config import compile_config
 from ding_lite.entry.setup import prepare_run
-from ding_lite.model import DQN, VAC, ConvEncoder, FCEncoder, IMPALAConvEncoder, create_encoder
+from ding_lite.model import DQN, VAC, FCEncoder, IMPALAConvEncoder, create_encoder
 from ding_lite.utils import ENCODER_REGISTRY, ConfigError
 from ding_lite.utils.registry import EncoderChoice
 from tests.model.models import HYBRID, HYBRID_MODELS, MODELS, build
@@ -116,19 +116,6 @@ def test_parts_of_a_dict_get_the_encoder_that_fits_them() -> None:
     assert sum(isinstance(module, IMPALAConvEncoder) for module in encoder.modules()) == 2
     obs = dict(camera=torch.rand(2, 3, 16, 16), inner=dict(front=torch.rand(2, 1, 16, 16), joints=torch.rand(2, 5)))
     assert encoder(obs).shape == (2, 8)
-
-
-def test_a_name_alone_is_the_default_of_its_kind() -> None:
-    for obs_shape, sizes, name, kind in (
-        (5, [8, 4], "fc", FCEncoder),
-        ([3, 40, 40], [4, 4, 4, 8], "conv", ConvEncoder),
-    ):
-        torch.manual_seed(0)
-        plain = create_encoder(obs_shape, sizes, "relu")
-        torch.manual_seed(0)
-        named = create_encoder(obs_shape, sizes, "relu", name)
-        assert isinstance(named, kind)
-        torch.testing.assert_close(named.state_dict(), plain.state_dict(), rtol=0, atol=0)
 
 
 OWN = """

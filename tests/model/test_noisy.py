@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 from ding_lite.model import DQN, NoisyLinear
-from ding_lite.model.noisy import check_noisy, draw_noise, explore, given_noise
-from ding_lite.utils import ConfigError
+from ding_lite.model.noisy import draw_noise, explore, given_noise
 
 
 def test_noisy_layer_is_random_in_training_and_its_mean_in_evaluation() -> None:
@@ -77,9 +76,3 @@ def test_given_noise_is_what_the_layers_would_have_drawn(training: bool) -> None
         assert torch.equal(model(x)["logit"], drawn)
         assert torch.equal(model(x)["logit"], drawn)
     assert torch.equal(model(x)["logit"], model(x)["logit"]) != training
-
-
-def test_a_model_without_noisy_layers_cannot_explore_by_them() -> None:
-    check_noisy(DQN(4, 3, [16, 8], noise=True))
-    with pytest.raises(ConfigError, match=r"policy\.noisy_net=True .* the model DQN has none: use them"):
-        check_noisy(DQN(4, 3, [16, 8]))

@@ -48,14 +48,6 @@ def test_actions_of_a_regression_and_mu_of_a_qvac_are_within_their_bounds() -> N
     assert (logit["sigma"] != logit["sigma"][0]).any()
 
 
-@pytest.mark.parametrize("cls", [QAC, QVAC])
-def test_layers_may_come_before_the_heads(cls: type[QAC]) -> None:
-    for shape in (3, [3]):
-        model = cls(shape, 2, "regression", encoder_hidden_size_list=[8, 6])
-        assert [parameter.shape for parameter in model.actor.encoder.parameters()] == [(8, 3), (8,), (6, 8), (6,)]
-        assert model.critic.heads[0][0].in_features == 6 + 2  # type: ignore[index]
-
-
 def test_with_simba_the_heads_are_the_papers_networks() -> None:
     model, obs, action = QAC(3, 2, "reparameterization", True, encoder="simba"), torch.randn(7, 3), torch.rand(7, 2)
     x = torch.cat([obs, action], -1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -108,21 +107,6 @@ def test_no_state_is_a_state_of_zeros_and_a_sequence_may_be_cut_anywhere(kind: s
     torch.testing.assert_close(last, end)
 
 
-def test_torch_runs_a_sequence_without_starts_inside_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    core, x, state = make("pytorch")
-    steps, step = [], core.cell.step
-
-    def count(z_BG: Tensor, *parts: Tensor) -> Any:
-        steps.append(z_BG)
-        return step(z_BG, *parts)
-
-    monkeypatch.setattr(core.cell, "step", count)
-    core(x, state, START & (torch.arange(T) == 0)[:, None])
-    assert steps == []
-    core(x, state, START)
-    assert len(steps) == T
-
-
 def test_under_autocast_it_computes_in_float32() -> None:
     core, x, _ = make("gru")
     core, x = core.float(), x.float()
@@ -168,15 +152,6 @@ def test_successors_of_truncated_rows_are_run_in_the_episode_of_the_row(kind: st
     assert not next_q.requires_grad
 
 
-def test_without_truncations_nothing_is_replaced() -> None:
-    model, (_, x, state) = q_model(), make("pytorch")
-    batch = {"obs": x[:-1], "last_obs": x[-1], "prev_state": state, "episode_start": START[:-1] & False}
-    output, next_q = unroll(model, "logit", batch)
-    logit = model(x, prev_state=state)["logit"]
-    torch.testing.assert_close(output["logit"], logit[:-1])
-    torch.testing.assert_close(next_q, logit[1:])
-
-
 @pytest.mark.parametrize("res_link", [False, True])
 def test_the_q_network_is_encoder_core_and_head(res_link: bool) -> None:
     model, (_, x, state) = q_model(res_link=res_link, dueling=False, head_layer_num=0), make("pytorch")
@@ -196,10 +171,3 @@ def test_sequences_of_images() -> None:
     first = model(obs[:1])
     torch.testing.assert_close(whole[1:], model(obs[1:], prev_state=first["next_state"])["logit"])
     assert whole.shape == (2, 3, 3)
-
-
-def test_the_run_of_a_policy_may_be_given_with_its_network() -> None:
-    model, (_, x, state) = q_model(), make("pytorch")
-    batch = {"obs": {"x": x[:-1]}, "last_obs": {"x": x[-1]}, "prev_state": state, "episode_start": START[:-1]}
-    run = partial(lambda network, obs, **options: network(obs["x"], **options), model)
-    assert unroll(run, "logit", batch)[1].shape == (T - 1, B, 2)

@@ -32,10 +32,7 @@ def flatten(output: dict[str, Any]) -> dict[str, Tensor]:
         ("discrete", {"logit": (5, 3)}),
         ("multi_discrete", {"logit.branches": (5, 3, 3)}),
         ("continuous", {"logit.mu": (5, 2), "logit.sigma": (5, 2)}),
-        (
-            "hybrid",
-            {"logit.action_type": (5, 3), "logit.action_args.mu": (5, 2), "logit.action_args.sigma": (5, 2)},
-        ),
+        ("hybrid", {"logit.action_type": (5, 3), "logit.action_args.mu": (5, 2), "logit.action_args.sigma": (5, 2)}),
     ],
 )
 def test_every_mode_returns_its_part_in_the_documented_shapes(

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from ding_lite.policy import DQNPolicy, PGPolicy, Policy
 from ding_lite.torch_utils.networks import modules_of
@@ -74,23 +72,6 @@ def test_a_given_model_keeps_its_parameters(name: str) -> None:
     assert policy_cls(cfg, model).model is model
     assert parameter_hash(model) == before
     assert torch.equal(torch.get_rng_state(), drawn)
-
-
-class Keeping(DQNPolicy):
-    def _process_transition(
-        self, obs: Any, policy_output: dict[str, Tensor], timestep: SimpleNamespace
-    ) -> dict[str, Any]:
-        row = super()._process_transition(obs, policy_output, timestep)
-        return row | {"logit": policy_output["logit"]}
-
-
-def test_a_transition_may_keep_more() -> None:
-    timestep = SimpleNamespace(reward=1, done=2, traj_flag=3, info={})
-    output = {"action": 4, "logit": 5}
-    policy = make_policy()
-    row = policy.to_row(0, output, timestep)
-    assert row == {"obs": 0, "action": 4, "reward": 1, "done": 2, "traj_flag": 3}
-    assert Keeping(make_cfg()).to_row(0, output, timestep) == row | {"logit": 5}
 
 
 def test_with_ignore_done_no_step_is_terminal_and_trajectories_are_cut_all_the_same() -> None:

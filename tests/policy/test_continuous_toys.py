@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.policy.continuous.helpers import KINDS, ONLINE, make_qac
+from tests.policy.continuous.helpers import make_qac
 
 SIZE = 512
 COMMON = ("learn.batch_size=128", "model.actor_head_hidden_size=32", "model.critic_head_hidden_size=32")
@@ -64,20 +64,29 @@ WITHIN = {"td3_bc": ("learn.alpha=0.1",), "iql": (), "cql": ()}
 FREE = {"td3_bc": ("learn.alpha=20.0",), "iql": (), "cql": ("learn.min_q_weight=0.5",)}
 
 
-@pytest.mark.parametrize("kind", [*KINDS, *ONLINE])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("iql", "sac", "td3"),
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("td3_bc", "cql", "redq", "tqc", "ddpg", "d4pg")),
+    ],
+)
 def test_the_best_action_of_the_data_is_found(kind: str) -> None:
     action = learn(kind, *FREE.get(kind, ()), width=1.0, reward=peak)
     assert action.tolist() == pytest.approx([-0.4, 0.4], abs=0.12)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["td3_bc", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("iql", "cql"))])
 def test_what_the_data_have_not_tried_is_not_done(kind: str) -> None:
     toward = learn(kind, *WITHIN[kind], width=0.3, reward=slope, iterations=500) * STATES[:, 0]
     assert (toward > 0.05).all()
     assert (toward < 0.33).all()
 
 
-@pytest.mark.parametrize(("kind", "override"), [("td3_bc", "learn.alpha=1e6"), ("cql", "learn.min_q_weight=0.0")])
+@pytest.mark.parametrize(
+    ("kind", "override"),
+    [("td3_bc", "learn.alpha=1e6"), pytest.param("cql", "learn.min_q_weight=0.0", marks=pytest.mark.slow)],
+)
 def test_without_its_own_term_it_would_leave_the_data(kind: str, override: str) -> None:
     toward = learn(kind, override, width=0.3, reward=slope) * STATES[:, 0]
     assert (toward > 0.4).all()

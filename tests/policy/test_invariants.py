@@ -17,7 +17,7 @@ from ding_lite.policy import Policy
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_leaves, tree_map
 from tests.distributed import parity
-from tests.distributed.test_parity import PROBLEMS
+from tests.distributed.test_parity import CASES, PROBLEMS
 from tests.policy.helpers import OURS, batches_of, compile_for, parameter_hash, same_tree
 
 DEFAULTS = {name: POLICY_REGISTRY.find(name).default_config() for name in OURS}
@@ -85,7 +85,7 @@ def targets(policy: Policy) -> dict[str, tuple[Tensor, Tensor]]:
     }
 
 
-@pytest.mark.parametrize("case", PROBLEMS)
+@pytest.mark.parametrize("case", CASES)
 def test_learning_goes_on_from_a_state_as_if_it_had_not_stopped(case: str) -> None:
     play = problem(case)
     policy, other = (parity.create_policy(play[0]) for _ in range(2))
@@ -110,7 +110,7 @@ def test_a_state_without_its_optimizer_starts_a_new_run_whose_targets_are_the_mo
     assert same_tree(*({k: v for k, v in one.state_dict().items() if k not in learned} for one in (other, new)))
 
 
-@pytest.mark.parametrize("case", PROBLEMS)
+@pytest.mark.parametrize("case", CASES)
 def test_a_step_leaves_its_batch_as_it_was_and_returns_every_figure_that_is_watched(case: str) -> None:
     play = problem(case)
     policy, figures = parity.create_policy(play[0]), set(OPTIONAL)
@@ -128,7 +128,7 @@ def test_a_step_leaves_its_batch_as_it_was_and_returns_every_figure_that_is_watc
     assert set(policy.monitor_vars()) <= figures
 
 
-@pytest.mark.parametrize("case", PROBLEMS)
+@pytest.mark.parametrize("case", CASES)
 def test_a_loss_is_a_function_of_networks_and_batch_and_changes_neither(case: str) -> None:
     play = problem(case)
     policy = parity.create_policy(play[0])

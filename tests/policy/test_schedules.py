@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from easydict import EasyDict
@@ -14,7 +13,7 @@ from torch import Tensor
 from ding_lite.config import compile_config
 from ding_lite.policy import DQNPolicy, Policy
 from ding_lite.torch_utils.optimizer import OPTIMIZER_KEYS
-from ding_lite.utils.key import SECTIONS, Key, declared_keys, is_schedule, matches, why_constant
+from ding_lite.utils.key import SECTIONS, Key, declared_keys, is_schedule, why_constant
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.utils.schedule import find_schedules
 from tests.distributed import parity
@@ -296,11 +295,6 @@ def test_rewards_are_normalised_with_one_discount() -> None:
         compile_config((dict(env=env | dict(norm_reward=True), policy=dict(discount_factor=schedule)), create))
 
 
-def test_a_pretrained_policy_may_lose_its_weight() -> None:
-    schedule, path = linear(0.5, 0.0, 10, "collect"), "learn.pretrained_model_path=some.pth.tar"
-    assert make_cfg(path, f"learn.kl_beta={schedule}", kind="ppo").learn.kl_beta.end == 0.0
-
-
 # What is refused when the config compiles.
 
 SCHEDULE = "{'type': 'linear', 'start': 0.1, 'end': 0.01, 'over': 100, 'by': '%s'}"
@@ -325,11 +319,3 @@ def test_other_numbers_of_a_compiled_loss_are_its_inputs(given: str) -> None:
         policy.begin_collect(envstep)
     assert policy.current_config.learn.clip_ratio is number  # another tensor would not reach the graph
     assert 0 < number.item() < before
-
-
-def test_a_compiled_schedule_is_found_again() -> None:
-    cfg = make_cfg(f"learn.entropy_weight={SCHEDULE % 'collect'}", kind="ppo")
-    assert find_schedules(cfg, declared_keys(POLICY_REGISTRY["ppo"])).keys() == {"learn.entropy_weight"}
-    assert matches(cfg.learn.learning_rate, float)
-    assert np.isclose(POLICY_REGISTRY["ppo"](cfg).current_config.learn.entropy_weight, 0.1)
-    assert make_policy().current_config.learn.learning_rate == 0.001

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ding_lite.results.cleaning import best_return, find_checkpoints, find_unevaluated, list_runs, remove, size_of
+from ding_lite.results.cleaning import find_checkpoints, find_unevaluated, list_runs, remove, size_of
 from ding_lite.results.run import find_directories, read_run
 from ding_lite.utils.registry import UserError
 from tests.entry.helpers import last_checkpoint
@@ -124,8 +124,3 @@ def test_a_file_with_two_names_counts_once(tmp_path: Path) -> None:
     link = (tmp_path / "three").lstat().st_size
     assert size_of([tmp_path]) == 1000 + link
     assert size_of([tmp_path / "one", tmp_path / "gone"]) == 1000
-
-
-def test_the_best_return_comes_from_the_result_or_the_evaluations(tmp_path: Path) -> None:
-    assert best_return(read_run(write_run(tmp_path / "a", eval_return_best=5.0))) == 5.0
-    assert best_return(read_run(write_run(tmp_path / "b", ending=None))) == 190.0

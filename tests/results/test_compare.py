@@ -6,14 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ding_lite.results.compare import (
-    Comparison,
-    compare_groups,
-    describe_columns,
-    render_csv,
-    render_markdown,
-    render_text,
-)
+from ding_lite.results.compare import Comparison, compare_groups, describe_columns, render_csv, render_text
 from ding_lite.results.groups import group_runs
 from ding_lite.results.run import find_runs
 from ding_lite.utils.registry import UserError
@@ -57,12 +50,6 @@ def test_the_text_names_groups_differences_and_meanings(comparison: Comparison) 
     words = describe_columns(comparison)
     assert "Intervals of 3 runs are too short: they contain the truth in 75 % of all cases." in words
     assert "than that of one of 'dqn, nstep=1'" in words
-
-
-def test_markdown_has_both_tables(comparison: Comparison) -> None:
-    text = render_markdown(comparison)
-    assert "## CartPole-v0\n\n| group | runs | best return |" in text
-    assert "| policy.nstep | 1 | dqn, nstep=1 |" in text
 
 
 def test_csv_has_plain_numbers_and_a_column_for_each_difference(comparison: Comparison) -> None:
@@ -116,26 +103,6 @@ def test_the_last_return_may_be_the_mean_of_several_evaluations(tmp_path: Path) 
 def test_a_threshold_is_a_number() -> None:
     with pytest.raises(UserError, match="--threshold: expected a return to reach, got nan"):
         compare_groups([], threshold=float("nan"))
-
-
-def test_another_group_may_be_the_reference(tmp_path: Path) -> None:
-    write_two_groups(tmp_path)
-    groups = group_runs(find_runs([tmp_path]))
-    one, three = compare_groups(groups, against="dqn, nstep=3", average="iqm").rows
-    assert three.better is None
-    assert one.better is not None
-    assert one.better.value == 0.0
-    with pytest.raises(UserError, match=r"has no such group, so its runs do not compare. Did you mean 'dqn, nstep=3'"):
-        compare_groups(groups, against="dqn, nstep=5")
-
-
-def test_environments_are_compared_apart(tmp_path: Path) -> None:
-    write_run(tmp_path / "a")
-    write_run(tmp_path / "b", 0, (1.0, 2.0), "env.env_id=CartPole-v1")
-    comparison = compare_groups(group_runs(find_runs([tmp_path])))
-    assert comparison.envs() == ["CartPole-v0", "CartPole-v1"]
-    assert [row.better for row in comparison.rows] == [None, None]
-    assert "P(better)" not in render_text(comparison, 80)
 
 
 def test_runs_without_an_evaluation_cannot_be_compared(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ding_lite.results.groups import Group, describe_groups, describe_mixtures, differing_keys, group_runs, shorten
+from ding_lite.results.groups import Group, describe_groups, describe_mixtures, differing_keys, group_runs
 from ding_lite.results.run import Run
 from ding_lite.utils.registry import UserError
 
@@ -48,11 +48,6 @@ def test_names_say_what_differs_within_an_algorithm() -> None:
         "dqn, nstep=3, learning_rate=0.001, batch_size=8",
         "ppo",
     ]
-
-
-def test_keys_with_the_same_last_word_keep_their_path() -> None:
-    runs = [run("a", env__type="x", buffer__type="x"), run("b", env__type="y", buffer__type="z")]
-    assert group_runs(runs)[1].name == "dqn, env.type=y, buffer.type=z"
 
 
 def test_environments_are_never_joined_unless_asked() -> None:
@@ -114,7 +109,6 @@ def test_equal_numbers_of_different_types_are_one_group() -> None:
     assert group.values("env.stop_value") == "2000000"
 
 
-def test_keys_are_named_as_shortly_as_they_can_be_told_apart() -> None:
-    assert shorten(["policy.learn.learning_rate", "policy.learn.batch_size"]) == ["learning_rate", "batch_size"]
-    assert shorten(["a.x.eps", "a.y.eps", "a.z"]) == ["x.eps", "y.eps", "z"]
-    assert shorten(["eps", "a.eps"]) == ["eps", "a.eps"]
+def test_keys_with_the_same_last_word_keep_their_path() -> None:
+    runs = [run("a", env__type="x", buffer__type="x"), run("b", env__type="y", buffer__type="z")]
+    assert group_runs(runs)[1].name == "dqn, env.type=y, buffer.type=z"

@@ -3,7 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from ding_lite.results import plot
@@ -37,23 +36,6 @@ def test_a_picture_is_the_same_when_it_is_drawn_twice(kind: str, groups: list[Gr
     picture = render_plot(groups, kind, PlotOptions())
     assert picture.startswith(BEGINS[kind])
     assert picture == render_plot(groups, kind, PlotOptions())
-
-
-def test_a_picture_is_as_wide_as_asked(groups: list[Group]) -> None:
-    svg = render_plot(groups, "svg", PlotOptions(width=3.5)).decode()
-    assert 'width="252pt"' in svg  # 72 points an inch
-    png = render_plot(groups, "png", PlotOptions(width=2))
-    assert int.from_bytes(png[16:20], "big") == 600  # 300 pixels an inch
-
-
-def test_texts_are_not_smaller_than_seven_points() -> None:
-    sizes = [plot.STYLE[key] for key in ("font.size", "legend.fontsize", "axes.titlesize")]
-    assert all(isinstance(size, int) and size >= 7 for size in sizes)
-
-
-def test_lines_differ_without_their_colours() -> None:
-    looks = {(str(style["linestyle"]), style["marker"]) for style in map(plot._line_style, range(plot.MOST_LINES))}
-    assert len(looks) == plot.MOST_LINES
 
 
 def test_more_groups_than_can_be_told_apart_are_drawn_in_parts_of_equal_scales(tmp_path: Path) -> None:
@@ -99,36 +81,6 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return figures
 
 
-def marked_places(axes: Any, number: int) -> Any:
-    """Return x of the markers of a panel's line, as they are drawn."""
-    line = axes.lines[number]
-    path = line._get_transformed_path().get_transformed_path_and_affine()[0]
-    return lines._mark_every_path(line.get_markevery(), path, line.get_transform(), axes).vertices[:, 0]
-
-
-def test_markers_stand_where_evaluations_are(tmp_path: Path, drawn: list[Any]) -> None:
-    for seed in range(3):
-        write_run(tmp_path / f"dqn{seed}", seed, [10.0 * k * seed for k in range(12)])
-    render_plot(group_runs(find_runs([tmp_path])), "png", PlotOptions())
-    (axes,) = drawn[0].axes
-    assert axes.lines[0].get_xdata().tolist() == [100 * k for k in range(12)]  # as they were recorded
-    places = marked_places(axes, 0)
-    assert len(places) >= 3
-    assert set(places) <= {100 * k for k in range(12)}
-
-
-def test_panels_of_an_environment_share_their_horizontal_axis(tmp_path: Path, drawn: list[Any]) -> None:
-    for seed, env in enumerate(("CartPole-v0", "CartPole-v1")):
-        path = write_run(tmp_path / f"run{seed}", 0, [], f"env.env_id={env}")
-        evaluated = [{"eval/return_mean": 1.0 * k, "loss": 1.0} for k in range(3)]
-        write_records(path, [*evaluated, *[{"loss": 2.0}] * (2 + 3 * seed)])
-    options = PlotOptions(("eval/return_mean", "loss"))
-    render_plot(group_runs(find_runs([tmp_path])), "png", options)
-    limits = [axes.get_xlim() for axes in drawn[0].axes]
-    assert limits[0] == limits[1] != limits[2] == limits[3]
-    assert [bool(axes.xaxis.get_tick_params()["labelbottom"]) for axes in drawn[0].axes] == [False, True, False, True]
-
-
 def test_a_group_has_one_colour_in_all_panels_parts_and_pictures(tmp_path: Path, drawn: list[Any]) -> None:
     """The second environment lacks the first group, and a figure lacks the second one."""
     for name, env, nstep, extra in (("a", "CartPole-v0", 1, {"loss": 1.0}), ("b", "CartPole-v0", 3, {}),
@@ -162,14 +114,6 @@ def group(*paths: Path) -> Group:
     return Group("dqn", "CartPole-v0", tuple(map(read_run, paths)))
 
 
-def test_a_single_run_is_drawn_as_it_is(tmp_path: Path) -> None:
-    curve = draw_curve(group(write_run(tmp_path / "run")), RETURN, PlotOptions())
-    assert curve is not None
-    assert curve.x.tolist() == [0, 100, 200]
-    assert curve.y.tolist() == [10.0, 60.0, 190.0]
-    assert np.isnan(curve.low).all()
-
-
 def test_an_average_is_drawn_where_all_runs_have_values(tmp_path: Path) -> None:
     pytest.importorskip("scipy")
     late = write_run(tmp_path / "a", 0, [None, 0.0, 100.0])
@@ -180,22 +124,6 @@ def test_an_average_is_drawn_where_all_runs_have_values(tmp_path: Path) -> None:
     assert curve.y.tolist() == [10, 70]  # (0 + 20) / 2 and (100 + 40) / 2
     assert (curve.high - curve.low).tolist() == [20, 60]  # of two runs: their range
     assert [len(x) for x, _ in curve.each] == [2, 4]
-
-
-def test_an_average_has_its_points_where_runs_were_recorded(tmp_path: Path) -> None:
-    pytest.importorskip("scipy")
-    runs = [write_run(tmp_path / f"{seed}", seed, [float(k) for k in range(4)]) for seed in range(2)]
-    file = runs[1] / "metrics.jsonl"
-    for before, now in ((300, 290), (200, 190), (100, 90)):  # evaluations come at the end of an episode
-        file.write_text(file.read_text().replace(f'"envstep": {before}', f'"envstep": {now}'))
-    curve = draw_curve(group(*runs), RETURN, PlotOptions())
-    assert curve is not None
-    assert curve.x.tolist() == [0, 90, 100, 190, 200, 290]
-    long = [write_run(tmp_path / f"long{seed}", seed, [float(k) for k in range(1000)]) for seed in range(2)]
-    curve = draw_curve(group(*long), RETURN, PlotOptions())
-    assert curve is not None
-    assert (len(curve.x), curve.x[0], curve.x[-1]) == (100, 0, 99_900)
-    assert set(curve.x) <= {100 * k for k in range(1000)}
 
 
 def test_a_run_that_was_solved_may_keep_its_last_value(tmp_path: Path) -> None:

@@ -27,15 +27,6 @@ def test_a_real_run_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert {"train/total_loss", "collect/return_mean"} <= run.keys
 
 
-def test_a_column_has_any_axis_and_leaves_out_what_is_null(tmp_path: Path) -> None:
-    run = read_run(write_run(tmp_path / "run", 0, [10.0, None, 30.0]))
-    for x, expected in {"env_step": [0, 200], "iteration": [0, 100], "seconds": [0, 20]}.items():
-        at, values = run.column("eval/return_mean", x)
-        assert at.tolist() == expected
-        assert values.tolist() == [10.0, 30.0]
-    assert run.column("train/total_loss")[0].shape == (0,)
-
-
 def test_seconds_are_those_of_the_run_and_not_of_the_clock(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", 0, [1.0, 2.0, 3.0]) / "metrics.jsonl"
     path.write_text(path.read_text().replace(f'"time": {START + 20}', f'"time": {START + 5000}'))  # it was resumed
@@ -83,15 +74,6 @@ def test_what_is_no_run_gets_one_line(tmp_path: Path) -> None:
     (tmp_path / "total_config.py").write_text("main_config = {")
     with pytest.raises(UserError, match=r"line 1: .* To read the other runs, leave this one out"):
         find_runs([tmp_path])
-
-
-def test_a_figure_that_no_run_has_gets_a_hint(tmp_path: Path) -> None:
-    runs = [read_run(write_run(tmp_path / "run"))]
-    check_figure(runs, "eval/return_mean")
-    with pytest.raises(UserError, match="Did you mean 'eval/return_mean'"):
-        check_figure(runs, "eval/return")
-    with pytest.raises(UserError, match="They have: eval/return_mean"):
-        check_figure(runs, "xyz")
 
 
 def test_a_run_without_records_is_one_line_that_names_their_file(tmp_path: Path) -> None:

@@ -7,25 +7,13 @@ import math
 import pytest
 
 from ding_lite.results.statistics import Estimate
-from ding_lite.results.table import (
-    TIED,
-    Table,
-    fold_text,
-    show_estimate,
-    show_number,
-    show_probability,
-    show_size,
-)
+from ding_lite.results.table import TIED, Table, show_estimate, show_number, show_probability, show_size
 
 NAMES = Table(["group", "best return"], [["dqn", f"199 [196,{TIED}200]"], ["c51", "-"]], frozenset({1}))
 
 
 def test_a_table_that_fits_is_not_folded() -> None:
-    assert NAMES.text(80).splitlines() == [
-        "group     best return",
-        "dqn    199 [196, 200]",
-        "c51                 -",
-    ]
+    assert NAMES.text(80).splitlines() == ["group     best return", "dqn    199 [196, 200]", "c51                 -"]
 
 
 def test_a_wide_table_is_folded_between_words_only() -> None:
@@ -46,13 +34,6 @@ def test_what_cannot_be_folded_becomes_a_block_of_lines_for_each_row() -> None:
     assert NAMES.text(16 + 9).splitlines()[0] == "group     best return"
 
 
-def test_a_row_that_would_be_tall_becomes_a_block_too() -> None:
-    table = Table(["group", "steps"], [["a=1, b=2, c=3, d=4", "100"]])
-    assert table.text(13).splitlines() == ["group   steps", "a=1,    100", "b=2,", "c=3,", "d=4"]
-    taller = Table(["group", "steps"], [["a=1, b=2, c=3, d=4, e=5", "100"]])
-    assert taller.text(13).splitlines() == ["a=1, b=2, c=", "3, d=4, e=5", "  steps  100"]
-
-
 @pytest.mark.parametrize("width", [60, 80])
 def test_no_line_is_longer_than_the_terminal(width: int) -> None:
     header = ["run", "policy", "env", "ended", "best", "env steps", "size"]
@@ -60,12 +41,6 @@ def test_no_line_is_longer_than_the_terminal(width: int) -> None:
     text = Table(header, [[*row, "interrupted", "-149.3", "12,345,678", f"41.0{TIED}MB"]]).text(width)
     assert max(map(len, text.splitlines())) <= width
     assert "12,345,678" in text
-
-
-def test_names_are_broken_behind_underscores() -> None:
-    assert fold_text("cartpole_dqn_seed10 is policy.learn.rate=0.001", 12).splitlines() == [
-        *("cartpole_", "dqn_seed10", "is policy", ".learn.rate=", "0.001"),
-    ]
 
 
 def test_markdown_and_csv() -> None:
@@ -78,16 +53,23 @@ def test_a_spreadsheet_takes_no_cell_of_a_csv_file_for_a_formula() -> None:
     texts = ["=HYPERLINK(1)", "+cmd", "-1+2", "@sum", "\tx", "-", "-1.5e-3", "-inf", "+3", "a=b"]
     cells = list(csv.reader(io.StringIO(Table(["=key"], [[text] for text in texts]).csv())))
     assert [cell for (cell,) in cells] == [
-        *("'=key", "'=HYPERLINK(1)", "'+cmd", "'-1+2", "'@sum", "'\tx", "-", "-1.5e-3", "-inf", "+3", "a=b"),
+        *("'=key", "'=HYPERLINK(1)", "'+cmd", "'-1+2", "'@sum", "'\tx", "-", "-1.5e-3", "-inf", "+3", "a=b")
     ]
 
 
 def test_numbers_are_short() -> None:
     assert [show_number(value) for value in (199.84, -0.01234, 12345.6, None, math.nan)] == [
-        *("199.8", "-0.01234", "12,346", "-", "-"),
+        *("199.8", "-0.01234", "12,346", "-", "-")
     ]
     assert show_estimate(Estimate(199.84, 196.31, 200)) == f"199.8 [196,{TIED}200]"
     assert show_estimate(Estimate(5.0, math.nan, math.nan)) == "5"
     assert show_probability(Estimate(0.5, 0.123, 0.9)) == f"0.50 [0.12,{TIED}0.90]"
     assert [show_probability(Estimate(value, math.nan, math.nan)) for value in (1.0, math.nan)] == ["1.00", "-"]
     assert [show_size(size) for size in (900, 1_240_000, 7.1e9)] == ["0.9 kB", "1.2 MB", "7.1 GB"]
+
+
+def test_a_row_that_would_be_tall_becomes_a_block_too() -> None:
+    table = Table(["group", "steps"], [["a=1, b=2, c=3, d=4", "100"]])
+    assert table.text(13).splitlines() == ["group   steps", "a=1,    100", "b=2,", "c=3,", "d=4"]
+    taller = Table(["group", "steps"], [["a=1, b=2, c=3, d=4, e=5", "100"]])
+    assert taller.text(13).splitlines() == ["a=1, b=2, c=", "3, d=4, e=5", "  steps  100"]

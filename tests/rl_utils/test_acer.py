@@ -83,3 +83,13 @@ def test_arguments_are_not_written_into_and_shapes_are_checked() -> None:
     ):
         with pytest.raises(ValueError, match="the same shape"):
             call()
+
+
+def test_the_critics_error_by_hand() -> None:
+    q, target = Q.clone().requires_grad_(), QRET.clone().requires_grad_()
+    error = acer_value_error(q, target, ACTION)
+    assert error.tolist() == [[[0.5]]]  # (4 - 5)^2 / 2
+    error.sum().backward()
+    assert q.grad is not None
+    assert q.grad.tolist() == [[[0.0, 1.0]]]
+    assert target.grad is None

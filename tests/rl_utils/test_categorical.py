@@ -9,11 +9,7 @@ import pytest
 import torch
 from torch import tensor
 
-from ding_lite.rl_utils import (
-    categorical_projection,
-    dist_nstep_td_data,
-    dist_nstep_td_error,
-)
+from ding_lite.rl_utils import categorical_projection, dist_nstep_td_data, dist_nstep_td_error
 
 LN = math.log
 

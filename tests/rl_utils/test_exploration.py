@@ -102,3 +102,8 @@ def test_ornstein_uhlenbeck_noise_by_hand_and_in_the_long_run() -> None:
     assert steps[-1].std().item() == pytest.approx(0.2 / (1 - 0.85**2) ** 0.5, rel=0.05)
     both = torch.cat(steps[-2:], dim=1).T
     assert torch.corrcoef(both)[0, 1].item() == pytest.approx(0.85, abs=0.02)
+
+
+def test_di_engines_function_of_the_step_is_the_same_schedule() -> None:
+    epsilon = get_epsilon_greedy_fn(0.9, 0.1, 100, "exp")
+    assert [epsilon(step) for step in (0, 7, 100)] == [epsilon_at(step, 0.9, 0.1, 100, "exp") for step in (0, 7, 100)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import sys
 from collections.abc import Mapping
@@ -48,22 +47,6 @@ def test_an_id_with_its_module_trains_and_runs_again_from_the_saved_config(tmp_p
     done = run_forked(["-m", "ding_lite", "-c", "run/total_config.py", "exp_name=again"])
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "again/result.json").read_text())["envstep"] == 40
-
-
-@pytest.mark.parametrize(
-    ("env_id", "message"),
-    [
-        ("no_such_module:Corridor-v0", "cannot import 'no_such_module'"),
-        ("tests.seams.corridors:Corridr-v0", "no 'Corridr-v0'. Did you mean 'Corridor-v0'"),
-        (
-            "Mine-v3",
-            "knows no 'Mine-v3'. An environment of your own: import the module that registers it, or name it, ",
-        ),
-    ],
-)
-def test_an_unknown_id_or_module_is_one_line(env_id: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(message)):
-        train(f"env.env_id={env_id}")
 
 
 LOADED = """

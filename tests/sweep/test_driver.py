@@ -75,17 +75,6 @@ def test_a_score_is_the_mean_over_the_seeds() -> None:
     ]
 
 
-def test_the_runs_of_a_tracked_sweep_share_its_name() -> None:
-    tracked = ("tracker.type=wandb",)
-    run("0.1,0.2", fixed=tracked)
-    run("0.1,0.2", fixed=(*tracked, "tracker.group=ours"), output="other")
-    run("0.1,0.2", output="third")
-    groups = [[word for word in words if word.startswith("tracker.group=")] for words in FakeRun.started]
-    assert groups == 2 * [["tracker.group=mine"]] + 2 * [["tracker.group=ours"]] + 2 * [[]]
-    run("0.1,0.2")  # whether its runs are tracked does not make it another sweep
-    assert len(FakeRun.started) == 6
-
-
 def test_a_trial_that_falls_behind_is_pruned_before_its_second_seed() -> None:
     ended = run("0.1,0.2,0.01", seeds=[0, 1], pruner="median", prune_after=2)
     assert [state for _, state, _ in ended] == ["COMPLETE", "COMPLETE", "PRUNED"]

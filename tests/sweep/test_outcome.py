@@ -18,7 +18,7 @@ from optuna.samplers import RandomSampler
 from optuna.trial import TrialState
 
 from ding_lite.config import compile_config, read_config
-from ding_lite.sweep.driver import draw_pictures, show_values, tabulate, write_outcome
+from ding_lite.sweep.driver import draw_pictures, tabulate, write_outcome
 from ding_lite.sweep.space import read_words, to_words
 from ding_lite.sweep.study import ERROR, SharedStudy, open_study
 from tests.entry.helpers import CONFIG
@@ -69,14 +69,6 @@ def test_the_best_trial_comes_first_and_its_config_compiles(tmp_path: Path, caps
     assert [float(rows[0][RATE]), rows[3]["error"]] == [best.params[RATE], "too bad"]
 
 
-def test_pictures_are_drawn_as_soon_as_they_make_sense(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_outcome(create_study(tmp_path, 1.0), tmp_path, "env steps", compiles, {})
-    assert sorted(path.name for path in tmp_path.glob("*.png")) == ["curves.png", "history.png"]
-    write_outcome(create_study(tmp_path, 3.0, 2.0), tmp_path, "env steps", compiles, {})
-    assert len(list(tmp_path.glob("*.png"))) == 5
-    assert "importances.png" in capsys.readouterr().out
-
-
 def test_without_a_complete_trial_there_is_no_best_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not write_outcome(create_study(tmp_path, None), tmp_path, "env steps", compiles, {})
     assert "there is no best config" in capsys.readouterr().out
@@ -90,10 +82,6 @@ def test_a_long_table_is_shortened(tmp_path: Path, capsys: pytest.CaptureFixture
     assert len(table.rows) == 22
     write_outcome(study, tmp_path, "env steps", compiles, {})
     assert "... and 2 more, see" in capsys.readouterr().out
-
-
-def test_values_are_shown_with_short_keys_and_four_digits() -> None:
-    assert show_values({RATE: 0.00012345678, SIZE: 32}) == "learning_rate=0.0001235, batch_size=32"
 
 
 def test_pictures_have_axes_with_units_and_labels_that_do_not_overlap(

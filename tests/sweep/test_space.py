@@ -74,14 +74,10 @@ def test_a_range_of_a_key_that_takes_no_fraction_is_one_of_integers() -> None:
             raise ConfigError("n: expected an integer.")
 
     space = check_space(read_words(["n=1..4", "x=1..4", "c=5,6"])[0], compiles)
-    assert space == {
-        "n": IntDistribution(1, 4),
-        "x": FloatDistribution(1, 4),
-        "c": CategoricalDistribution((5, 6)),
-    }
+    assert space == {"n": IntDistribution(1, 4), "x": FloatDistribution(1, 4), "c": CategoricalDistribution((5, 6))}
     # every choice and both ends of every range, after a fraction for each range of whole numbers
     assert [tuple(values.values()) for values in tried[2:]] == [
-        *((1, 1.0, 5), (4, 1.0, 5), (1, 1.0, 5), (1, 4.0, 5), (1, 1.0, 5), (1, 1.0, 6)),
+        *((1, 1.0, 5), (4, 1.0, 5), (1, 1.0, 5), (1, 4.0, 5), (1, 1.0, 5), (1, 1.0, 6))
     ]
     assert to_words(tried[-1]) == ["n=1", "x=1.0", "c=6"]
 

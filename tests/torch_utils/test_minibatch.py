@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import tensor
 
-from ding_lite.torch_utils import minibatches, normalize_parts, rank_sizes
+from ding_lite.torch_utils import minibatches, normalize_parts
 from ding_lite.torch_utils.minibatch import explained_variance
 
 
@@ -17,31 +17,6 @@ def make_samples(size: int) -> dict[str, Any]:
     number = torch.arange(size)
     logit = {"action_type": number[:, None] * 2, "action_args": {"mu": number[:, None, None] * 3.0}}
     return {"obs": number, "logit": logit}
-
-
-@pytest.mark.parametrize(
-    ("size", "batch_size", "lengths"),
-    [
-        (12, 4, [4, 4, 4]),
-        (10, 4, [5, 5]),  # 2.5 is rounded to the even 2
-        (11, 4, [4, 4, 3]),
-        (3, 4, [3]),
-        (3, 100, [3]),
-        (2, 1, [1, 1]),
-    ],
-)
-def test_every_sample_is_in_exactly_one_part_of_about_the_size(size: int, batch_size: int, lengths: list[int]) -> None:
-    parts = minibatches(make_samples(size), batch_size, [size])
-    assert [len(part["obs"]) for part in parts] == lengths
-    assert sorted(torch.cat([part["obs"] for part in parts]).tolist()) == list(range(size))
-    assert all(set(part) == {"obs", "logit"} for part in parts)
-
-
-def test_rows_stay_together_in_nested_samples() -> None:
-    for part in minibatches(make_samples(20), 6, [20]):
-        assert torch.equal(part["logit"]["action_type"][:, 0], part["obs"] * 2)
-        assert torch.equal(part["logit"]["action_args"]["mu"][:, 0, 0], part["obs"] * 3.0)
-        assert part["logit"]["action_args"]["mu"].is_contiguous()
 
 
 def test_the_order_is_new_each_time_and_follows_the_seed() -> None:
@@ -97,10 +72,6 @@ def test_parts_keep_their_type_and_are_not_written_into() -> None:
     (normal,) = normalize_parts([part])
     assert (normal.dtype, normal.requires_grad) == (torch.float64, False)
     assert torch.equal(part.detach(), before)
-
-
-def test_one_process_has_one_size() -> None:
-    assert rank_sizes(5) == [5]
 
 
 def test_explained_variance_by_hand() -> None:

@@ -8,11 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from ding_lite.policy import DQNPolicy
-from ding_lite.torch_utils.networks import checksum_networks, modules_of, set_training
+from ding_lite.torch_utils.networks import checksum_networks, modules_of
 from ding_lite.torch_utils.target_network import TargetNetwork
 from ding_lite.utils import FlatParameters
-from tests.policy.helpers import make_policy
 
 
 class Helper:
@@ -42,14 +40,6 @@ def test_a_network_that_is_held_twice_or_inside_another_is_found_once() -> None:
     assert modules_of(Helper([network[0], network, {"again": network}])) == [network]
 
 
-def test_a_policys_networks_are_its_model_and_its_target() -> None:
-    policy = make_policy()
-    first, second, last = modules_of(policy)
-    assert (first, last) == (policy.model, policy.normalizer)
-    assert [tuple(each.shape) for each in second.parameters()] == [tuple(each.shape) for each in first.parameters()]
-    assert len(modules_of(DQNPolicy(policy._cfg, enable_field=("eval",)))) == 2
-
-
 def test_the_checksum_is_of_parameters_and_buffers_alike() -> None:
     linear, norm = nn.Linear(2, 2), nn.BatchNorm1d(2)
     modules: list[nn.Module] = [linear, norm]
@@ -60,10 +50,3 @@ def test_the_checksum_is_of_parameters_and_buffers_alike() -> None:
         norm.get_buffer("running_mean")[0] += 1
     assert len({*sums, checksum_networks(modules)}) == 3
     assert checksum_networks([*modules, modules[0]]) == checksum_networks(modules)
-
-
-def test_a_mode_is_set_as_torch_sets_it() -> None:
-    network = nn.Sequential(nn.Linear(1, 1), nn.ModuleDict({"a": nn.Dropout(), "b": nn.ModuleList([nn.Tanh()])}))
-    for training in (False, True):
-        set_training([network], training)
-        assert {part.training for part in network.modules()} == {training}

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ding_lite.policy import DQNPolicy
 from ding_lite.torch_utils.data_parallel import synchronize_batchnorm
-from ding_lite.torch_utils.optimizer import Coefficient, Trained
+from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.torch_utils.optimizer_step import OptimizerStep
 from ding_lite.utils.schedule import Scheduled
 from tests.policy.helpers import OBS, make_batch, make_cfg, make_policy, same
@@ -197,19 +197,6 @@ def test_parts_of_a_network_are_stepped_as_torchs_own_optimizers_would() -> None
     assert rates == {"encoder_learning_rate": 0.01, "actor_learning_rate": 0.0125, "critic_learning_rate": 0.02}
 
 
-def test_the_state_of_parts_is_restored_with_their_schedules() -> None:
-    networks = [TwoHeads(), TwoHeads()]
-    steps = [two_heads_step(network) for network in networks]
-    for seed in range(3):
-        steps[0].step(networks[0].loss, make_batch(8, seed))
-    networks[1].load_state_dict(networks[0].state_dict())
-    steps[1].load_state_dict(copy.deepcopy(steps[0].state_dict()))
-    for step, network in zip(steps, networks, strict=True):
-        step.step(network.loss, make_batch(8, 5))
-    assert same(list(networks[0].parameters()), list(networks[1].parameters()))
-    assert float(steps[1].learning_rates()["actor_learning_rate"]) == 0.0125
-
-
 def test_parts_must_not_have_parameters_in_common() -> None:
     network = TwoHeads()
     with pytest.raises(ValueError, match="two modules share a parameter"):
@@ -350,24 +337,3 @@ def test_synchronised_batch_normalisation_learns_by_the_batch_and_acts_by_statis
         assert torch.equal(synchronised(x), reference.eval()(x))
     assert torch.equal(synchronised(x), reference.train()(x))
     assert synchronised[1].num_batches_tracked == 2
-
-
-def test_a_coefficient_learns_its_logarithm_and_stays_positive() -> None:
-    coefficient = Coefficient(0.5)
-    assert coefficient().item() == pytest.approx(0.5)
-    assert coefficient.learned.item() == pytest.approx(math.log(0.5))
-    coefficient().backward()
-    assert coefficient.learned.grad is not None
-    assert coefficient.learned.grad.item() == pytest.approx(0.5)  # d exp(x) / dx = exp(x)
-    coefficient.learned.data.sub_(50.0)
-    assert 0 < coefficient().item() < 1e-20
-
-
-def test_a_coefficient_that_learns_itself_counts_as_zero_below_zero() -> None:
-    coefficient = Coefficient(0.5, log_space=False)
-    assert coefficient().item() == coefficient.learned.item() == 0.5
-    coefficient().backward()
-    assert coefficient.learned.grad is not None
-    assert coefficient.learned.grad.item() == 1.0
-    coefficient.learned.data.fill_(-0.25)
-    assert coefficient().item() == 0.0

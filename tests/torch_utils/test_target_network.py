@@ -10,7 +10,6 @@ from torch import nn
 
 from ding_lite.torch_utils.target_network import TargetNetwork
 from ding_lite.utils import FlatParameters
-from ding_lite.utils.schedule import Scheduled
 
 
 def make(**kwargs: Any) -> tuple[Any, Any]:
@@ -31,24 +30,12 @@ def follow(online: Any, target: TargetNetwork, steps: int) -> list[float]:
     return seen
 
 
-def test_the_share_may_have_a_schedule() -> None:
-    # half of 1; then a quarter: 0.5 + (2 - 0.5) / 4; then an eighth: 0.875 + (3 - 0.875) / 8
-    shares = iter([0.5, 0.25, 0.125])
-    assert follow(*make(theta=Scheduled(0.5, lambda: next(shares))), 3) == [0.5, 0.875, 1.140625]
-
-
 @pytest.mark.parametrize("kwargs", [{"freq": 2}, {"theta": 0.5}])
 def test_buffers_are_the_networks_own_at_once(kwargs: dict[str, Any]) -> None:
     online, target = make(**kwargs)
     online[1].running_mean.fill_(5.0)
     target.update()
     assert target.network[1].running_mean.item() == 5.0
-
-
-def test_it_has_no_gradient_and_leaves_the_networks_alone() -> None:
-    online, target = make(freq=1)
-    assert not any(parameter.requires_grad for parameter in target.network.parameters())
-    assert all(parameter.requires_grad for parameter in online.parameters())
 
 
 def test_a_restored_one_goes_on_counting_and_a_new_run_starts_from_the_model() -> None:
@@ -67,13 +54,6 @@ def test_it_becomes_the_network_every_100_updates_by_default() -> None:
     online, target = make()
     before = target.network[0].weight.item()
     assert follow(online, target, 100)[98:] == [before, online[0].weight.item()]
-
-
-def test_what_the_copy_holds_is_its_own() -> None:
-    online, target = make(freq=10)
-    with torch.no_grad():
-        online[0].weight.fill_(7.0)
-    assert target.network[0].weight.item() == 0.0
 
 
 class HeadAndEncoder(nn.Module):

@@ -72,6 +72,7 @@ main(sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 def test_without_locks_a_run_ends_when_another_one_goes_on_in_its_directory(tmp_path: Path) -> None:
     often = ["policy.learn.learner.hook.save_ckpt_after_iter=20", "env.stop_value=None"]
     command = ["-c", WITHOUT_LOCKS, "train", "-c", str(CONFIG), *SHORT, *often, "max_env_step=10000000"]

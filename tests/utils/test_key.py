@@ -69,12 +69,7 @@ def test_default_values_are_nested_copies() -> None:
 @pytest.mark.parametrize(
     ("key", "allowed", "refused", "message"),
     [
-        (
-            Key(0.5, "x", low=0, high=1),
-            (0, 1, 0.5),
-            (-0.1, 1.1, math.nan),
-            "expected a number from 0 to 1",
-        ),
+        (Key(0.5, "x", low=0, high=1), (0, 1, 0.5), (-0.1, 1.1, math.nan), "expected a number from 0 to 1"),
         (Key(0.5, "x", above=0, below=1), (1e-9, 0.9), (0, 1, math.nan), "expected a number between 0 and 1, got"),
         (Key(0.5, "x", above=0, high=1), (1,), (0, 1.5), "expected a number above 0, at most 1, got"),
         (Key(0.5, "x", above=1), (math.inf,), (1, math.nan), "expected a number above 1, got"),

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import termios
 import textwrap
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -143,13 +142,6 @@ def test_other_ranks_only_warn_and_name_themselves_in_every_line(
     assert list(tmp_path.iterdir()) == []
     out, err = capfd.readouterr()
     assert (out, err) == ("", "[rank 3] WARNING first\n[rank 3] WARNING second\n")
-
-
-def test_no_thread_is_started(tmp_path: Path) -> None:
-    before = threading.enumerate()
-    with ExperimentLogger(str(tmp_path)) as logger:
-        logger.scalars({"a": 1}, 0, 0, 0.0)
-        assert threading.enumerate() == before
 
 
 def test_a_full_disk_is_reported_once_and_the_run_goes_on(tmp_path: Path) -> None:
@@ -314,11 +306,6 @@ def test_other_ranks_show_nothing(capfd: pytest.CaptureFixture[str], monkeypatch
         bar.update(50, 1, {"return": 1.0})
     assert lines == []
     assert capfd.readouterr() == ("", "")
-
-
-def test_disabled_on_a_terminal_shows_nothing() -> None:
-    code = "from ding_lite.utils.logger import Progress\nwith Progress(100, False) as bar:\n    bar.update(50, 1)"
-    assert run_in_terminal(code, columns=80) == ""
 
 
 def test_log_lines_stand_above_the_bar_and_no_thread_is_started(tmp_path: Path) -> None:

@@ -18,15 +18,6 @@ def animals() -> Registry:
     return registry
 
 
-def test_a_class_is_found_by_its_name(animals: Registry) -> None:
-    @animals.register("dog")
-    class Dog:
-        pass
-
-    assert animals.find("dog") is Dog
-    assert sorted(animals) == ["cat", "dog"]
-
-
 def test_an_unknown_name_names_the_closest_one(animals: Registry) -> None:
     with pytest.raises(ConfigError) as error:
         animals.find("cats")

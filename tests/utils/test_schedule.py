@@ -81,10 +81,7 @@ POINTS = dict(type="piecewise", points=[[0, 1.0], [10, 2.0]], by="env_step")
 @pytest.mark.parametrize(
     ("schedule", "message"),
     [
-        (
-            {},
-            "expected a number, or a schedule of one of the types 'linear', 'cosine', 'exponential', 'exp', 'piece",
-        ),
+        ({}, "expected a number, or a schedule of one of the types 'linear', 'cosine', 'exponential', 'exp', 'piece"),
         (span("square", 1, 2), f"{PATH}.type: expected a number, or a schedule of one of the types 'linear', 'cosine'"),
         (
             dict(type="linear", start=1, end=2, by="env_step"),

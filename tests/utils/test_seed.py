@@ -42,14 +42,6 @@ def test_a_state_from_a_checkpoint_continues_every_stream(tmp_path: Path) -> Non
     assert [draw() for _ in range(5)] == expected
 
 
-def test_reading_the_state_changes_nothing() -> None:
-    set_seed(0)
-    expected = draw()
-    set_seed(0)
-    random_state()
-    assert draw() == expected
-
-
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_cuda_stream_continues_even_if_the_state_was_loaded_onto_the_gpu(tmp_path: Path) -> None:
     set_seed(0)

@@ -19,7 +19,7 @@ from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint, sa
 from ding_lite.utils.ranks.heartbeat import progress
 from ding_lite.worker import SampleCollector, UniformReplayBuffer
 from tests.worker.failing import DyingGame
-from tests.worker.games import REWARD, Acting, CountingGame, HybridGame, NestedGame, game_env
+from tests.worker.games import REWARD, Acting, CountingGame, HybridGame, game_env
 
 
 class Seen(Acting):
@@ -111,16 +111,6 @@ def test_every_step_played_is_returned_once_and_in_order() -> None:
         assert steps == [entry for entry in game.log if entry[0] != "reset"]
         assert len(steps) == 30
     assert np.array_equal(np.concatenate(seen.observations).reshape(30, 2, 2)[:, 0, 1], [s[1] for s in played[0]])
-
-
-def test_returns_are_true_where_rewards_are_clipped() -> None:
-    collector, _ = collector_of(CountingGame(4), CountingGame(6), n_sample=24, clip_rewards=True)
-    block, figures = collector.collect()
-    assert block["reward"].unique().tolist() == [1.0]  # the sign of 3
-    # 12 steps: three episodes of 4 and two of 6
-    assert figures["episode"] == 5
-    assert figures["return"] == pytest.approx(REWARD * (3 * 4 + 2 * 6))
-    assert figures["length"] == pytest.approx(3 * 4 + 2 * 6)
 
 
 def test_ends_are_told_apart() -> None:
@@ -255,22 +245,6 @@ def test_dicts_of_actions_reach_the_environments_and_rows_keep_the_structure() -
             game.actions.clear()
 
 
-def test_observations_may_be_nested() -> None:
-    collector, seen = collector_of(NestedGame(3, "truncated"), NestedGame(5), n_sample=8)
-    seen.act = lambda obs, **kwargs: {"action": torch.zeros(2, dtype=torch.int64)}
-    block, _ = collector.collect()
-    assert block["obs"]["inner"]["step"][:, :, 0].T.tolist() == [[0, 1, 2, 0], [0, 1, 2, 3]]
-    assert block["obs"]["seed"][:, :, 0].T.tolist() == [[100, 100, 100, 101], [200] * 4]
-    assert (block["final_obs"]["inner"]["step"].tolist(), block["final_index"].tolist()) == ([[3]], [2 * 2 + 0])
-    assert block["last_obs"]["inner"]["step"].tolist() == [[1], [4]]
-
-
-def test_a_collect_may_be_shorter_or_longer_than_the_one_before() -> None:
-    collector, _ = collector_of(CountingGame(100), n_sample=4)
-    steps = [collector.collect(n_sample)[0]["obs"][:, 0, 1].tolist() for n_sample in (None, 7, 2, None)]
-    assert steps == [[0, 1, 2, 3], [4, 5, 6, 7, 8, 9, 10], [11, 12], [13, 14, 15, 16]]
-
-
 # -- environments that fail -------------------------------------------------------------------------------------------
 
 
@@ -365,13 +339,6 @@ def test_the_state_is_as_it_was_when_it_was_asked_for() -> None:
     assert torch.equal(again["episode_step"], block["episode_step"])
 
 
-def test_another_number_of_environments_is_an_error_that_says_what_to_set() -> None:
-    state = collector_of(CountingGame(6), n_sample=2)[0].local_state_dict()
-    other, _ = collector_of(CountingGame(6), CountingGame(6), n_sample=2)
-    with pytest.raises(CheckpointError, match=r"holds 1 .* env\.collector_env_num=2: set it to"):
-        other.load_local_state_dict(state)
-
-
 # -- frame stacks on the real games -----------------------------------------------------------------------------------
 
 GAMES = {"BreakoutNoFrameskip-v4": 4, "PongNoFrameskip-v4": 6}  # minimal actions
@@ -404,9 +371,9 @@ def play(env_id: str, n_step: int, collects: int, limit: int | None, capacity: i
     ("env_id", "n_step", "collects", "limit", "capacity", "kinds"),
     [
         # a random game of Breakout lasts some 200 steps and 5 lives, one of Pong some 900
-        ("BreakoutNoFrameskip-v4", 33, 14, None, 330, {"life", "game over"}),
+        pytest.param("BreakoutNoFrameskip-v4", 33, 14, None, 330, {"life", "game over"}, marks=pytest.mark.slow),
         ("BreakoutNoFrameskip-v4", 25, 9, 30, 150, {"life", "truncated"}),
-        ("PongNoFrameskip-v4", 100, 12, None, 450, {"game over"}),
+        pytest.param("PongNoFrameskip-v4", 100, 12, None, 450, {"game over"}, marks=pytest.mark.slow),
         ("PongNoFrameskip-v4", 16, 8, 20, 100, {"truncated"}),
     ],
 )
@@ -433,3 +400,10 @@ def test_rebuilt_stacks_are_what_the_policy_saw(
                 np.testing.assert_array_equal(batch["next_obs"][b], following)
     assert found == kinds
     assert starts  # stacks with zeros, after an episode's start
+
+
+def test_another_number_of_environments_is_an_error_that_says_what_to_set() -> None:
+    state = collector_of(CountingGame(6), n_sample=2)[0].local_state_dict()
+    other, _ = collector_of(CountingGame(6), CountingGame(6), n_sample=2)
+    with pytest.raises(CheckpointError, match=r"holds 1 .* env\.collector_env_num=2: set it to"):
+        other.load_local_state_dict(state)

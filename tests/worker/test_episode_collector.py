@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import torch
 
 from ding_lite.rl_utils.policy_gradient import first_episodes
@@ -84,24 +83,6 @@ def test_episodes_may_be_longer_than_any_before() -> None:
         assert counted(block).sum(0).tolist() == [length, 2]
         assert figures["env_step"] == 2 * length
         assert figures["length"] == length + 2
-
-
-def test_the_number_of_episodes_can_be_given() -> None:
-    collector = collector_of(CountingGame(2), CountingGame(3), n_episode=2)
-    block, figures = collector.collect(6, random=True)
-    assert counted(block).sum(0).tolist() == [6, 9]
-    assert figures["episode"] == 6
-    assert block["action"][:, 0].tolist() != block["action"][:, 1].tolist()  # drawn for each environment
-
-
-def test_returns_are_true_where_rewards_are_clipped_and_a_lost_life_ends_no_episode() -> None:
-    game = CountingGame(6, lives_at=(2,))
-    collector = collector_of(game, n_episode=1, clip_rewards=True, episodic_life=True)
-    block, figures = collector.collect()
-    assert counted(block)[:, 0].tolist() == [True] * 6
-    assert block["traj_flag"][:, 0].tolist() == [False, True, False, False, False, True]
-    assert block["reward"].unique().tolist() == [1.0]
-    assert figures["return"] == pytest.approx(6 * REWARD)
 
 
 def test_a_restored_collector_plays_what_the_saved_one_would_have() -> None:

@@ -206,9 +206,7 @@ class Clock(CountingGame):
         return Unmasked([lambda: cls(10**9), lambda: cls(7)], autoreset_mode=AutoresetMode.SAME_STEP)
 
 
-def test_an_engine_that_cannot_restart_one_environment_plays_on_after_a_cut(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_engine_that_cannot_restart_one_environment_plays_on_after_a_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluator_module, "LONGEST_EPISODE", 60)
     monkeypatch.setitem(ENV_REGISTRY, "clock", Clock)
     cfg = EasyDict(ENV_DEFAULTS | {"type": "clock", "manager": ENV_DEFAULTS["manager"] | {"type": "native"}})

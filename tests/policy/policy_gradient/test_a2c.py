@@ -10,16 +10,7 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy import A2CPolicy
-from tests.policy.actors import (
-    ADV,
-    HALVES,
-    RETURN,
-    Table,
-    by_state,
-    hand_block,
-    hand_model,
-    make_actor,
-)
+from tests.policy.actors import ADV, HALVES, RETURN, Table, by_state, hand_block, hand_model, make_actor
 
 LN = math.log
 ENTROPY = -0.75 * LN(0.75) - 0.25 * LN(0.25)

@@ -89,43 +89,6 @@ def test_a_smaller_bound_of_the_weights_is_made_up_for_by_the_correction() -> No
     assert figures["bc_loss"].item() == pytest.approx(-LN(2) / 4, rel=1e-5)
 
 
-def test_entropy_is_rewarded() -> None:
-    plain, _ = hand_policy().loss(hand_batch())
-    rewarded, _ = hand_policy("learn.entropy_weight=0.1").loss(hand_batch())
-    assert rewarded.item() == pytest.approx(plain.item() - 0.1 * LN(2), rel=1e-5)
-
-
-class ThirdForbidden(nn.Module):
-    """The logits of a network, and -inf for a third action."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, obs: Tensor) -> Tensor:
-        return with_third(self.network(obs))
-
-
-def with_third(logit: Tensor) -> Tensor:
-    return nn.functional.pad(logit, (0, 1), value=-torch.inf)
-
-
-def test_a_forbidden_action_changes_neither_loss_nor_gradient() -> None:
-    options = ("learn.entropy_weight=0.1", "learn.c_clip_ratio=0.5", "learn.trust_region_value=0.01")
-    plain, model = hand_policy(*options), Table()
-    model.actor = ThirdForbidden(model.actor)  # type: ignore[assignment]
-    model.critic.rows = nn.Parameter(nn.functional.pad(model.critic.rows.data, (0, 1), value=77.0))
-    masked = make_acer("discount_factor=0.5", *options, model=model)
-    batch = hand_batch()
-    (loss, _), (expected, _) = (
-        policy.loss(each) for policy, each in ((masked, batch | {"logit": with_third(batch["logit"])}), (plain, batch))
-    )
-    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
-    loss.backward()
-    expected.backward()
-    torch.testing.assert_close(masked.model.actor.network.rows.grad, plain.model.actor.rows.grad)
-
-
 def gradients(policy: Any, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     policy.loss(batch)[0].backward()
     return policy.model.actor.rows.grad[:3], policy.model.critic.rows.grad[:3]

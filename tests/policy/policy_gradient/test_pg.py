@@ -76,18 +76,6 @@ def test_loss_by_hand(weight: list[float] | None) -> None:
     assert same(list(batch.values()), list(before.values()))
 
 
-def test_the_gradient_is_clipped_to_norm_5_unless_told_otherwise() -> None:
-    batch = {"obs": torch.eye(2), "action": torch.tensor([0, 1]), "return_": torch.tensor([200.0, -100.0])}
-    # d/dlogit of -R log p(a) / 2: R / 2 * (p - 1 at a, p elsewhere)
-    free = torch.tensor([[-25.0, 25.0], [-37.5, 37.5]])
-    for overrides, scale in ([], 5 / free.norm()), (["learn.grad_clip_type=None"], 1):
-        policy = table_policy("learn.entropy_weight=0.0", *overrides)
-        output = policy.learn(batch)
-        torch.testing.assert_close(policy.model.get_parameter("_parts.logit").grad, free * scale)
-        assert output["grad_norm"].item() == pytest.approx(free.norm().item(), rel=1e-5)
-        assert set(policy.monitor_vars()) <= set(output)
-
-
 @pytest.mark.parametrize("deterministic", [True, False])
 def test_deterministic_eval_says_whether_evaluation_samples(deterministic: bool) -> None:
     torch.manual_seed(0)

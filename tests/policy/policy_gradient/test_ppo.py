@@ -54,13 +54,6 @@ def test_loss_by_hand(clip: bool) -> None:
     assert not any(value.requires_grad for value in output.values())
 
 
-def test_clip_ratio_is_the_bound() -> None:
-    _, output = table_policy("learn.clip_ratio=0.6").loss(table_batch())
-    # nothing is clipped: 1.5 * 2 and 0.5 * -1
-    assert output["policy_loss"].item() == pytest.approx(-(3 - 0.5) / 2, rel=1e-5)
-    assert output["clipfrac"].item() == 0
-
-
 def test_kl_beta_penalises_the_divergence_of_the_new_policy_from_the_old() -> None:
     old = torch.tensor([[0.0, LN(3)], [0.0, 0.0]])  # 1/4, 3/4 in state 0: KL = 1/4 ln 1/3 + 3/4 ln 3 = ln(3) / 2
     expected = (0.5 * LN(3) + KL) / 2

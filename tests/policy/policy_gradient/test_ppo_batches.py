@@ -44,18 +44,6 @@ def test_ignore_done_bootstraps_at_terminal_states_by_their_own_observation() ->
     assert by_state([batch], "adv") == pytest.approx([2.125, 4.0, 2.5, -0.25, -0.5, -1.0])
 
 
-def test_a_block_without_ends_needs_no_final_observations() -> None:
-    block = {key: value for key, value in hand_block().items() if not key.startswith("final")}
-    for key in ("done", "traj_flag"):
-        block[key] = torch.zeros(3, 2, dtype=torch.bool)
-    (batch,) = hand_policy(*RAW, "learn.batch_size=6").batches(block)
-    # V' is the next row's, then 7 and 8: delta 1 + 1.5 - 1, 1 + 2.5 - 3, -0.5; and 1 + 2 - 2, 1 + 3 - 4, -1
-    third = [-0.5, -1.0]
-    second = [0.5 - 0.5 / 4, 0.0 - 1 / 4]
-    first = [1.5 + second[0] / 4, 1.0 + second[1] / 4]
-    assert by_state([batch], "adv") == pytest.approx([*first, *second, *third])
-
-
 # -- normalisation ----------------------------------------------------------------------------------------------------
 
 

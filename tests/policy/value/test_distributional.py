@@ -9,18 +9,9 @@ import pytest
 import torch
 
 from ding_lite.config import compile_config
-from ding_lite.utils.key import get_key
-from ding_lite.utils.registry import POLICY_REGISTRY
 from tests.policy.helpers import ACTIONS, IMAGE, OBS, make_batch, make_policy, parameter_hash
 
 KINDS = ["qrdqn", "c51", "rainbow", "iqn", "fqf"]
-# Of DI-engine; the numbers of M-DQN are the paper's.
-DEFAULTS: dict[str, dict[str, Any]] = {
-    **{kind: {"discount_factor": 0.97, "nstep": 1} for kind in ("qrdqn", "c51", "iqn", "fqf")},
-    "rainbow": {"discount_factor": 0.99, "nstep": 3},
-    "mdqn": {"entropy_tau": 0.03, "m_alpha": 0.9, "learn.adam_eps": 0.0003125},
-    "sql": {"learn.alpha": 0.1},
-}
 
 
 def make(kind: str, *overrides: str, image: bool = False) -> Any:
@@ -38,23 +29,6 @@ def test_its_own_model_learns_and_plays_from_images(kind: str) -> None:
     played = policy.act(np.zeros((5, *IMAGE), np.uint8), explore=False)
     assert played["logit"].shape == (5, ACTIONS)
     assert torch.equal(played["action"], played["logit"].argmax(-1))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_acting_draws_random_numbers_for_epsilon_alone(kind: str) -> None:
-    policy, dqn = (make(name, "noisy_net=False") for name in (kind, "dqn"))
-    obs, states = torch.randn(4, OBS).numpy(), []
-    for each in (policy, dqn):
-        torch.manual_seed(3)
-        each.act(obs, eps=0.5)
-        states.append(torch.get_rng_state())
-    assert torch.equal(*states)
-
-
-@pytest.mark.parametrize("kind", DEFAULTS)
-def test_defaults_are_those_of_di_engine(kind: str) -> None:
-    cfg = POLICY_REGISTRY.find(kind).default_config()
-    assert {path: get_key(cfg, path) for path in DEFAULTS[kind]} == DEFAULTS[kind]
 
 
 def test_di_engines_unused_kappa_is_the_one_that_is_used() -> None:

@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model import DQN, NoisyLinear
+from ding_lite.model import DQN
+from ding_lite.model.noisy import NoisyLinear
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 from tests.policy.helpers import ACTIONS, OBS, last_gradient, make_batch, make_policy
 
@@ -28,7 +29,7 @@ def test_epsilon_is_drawn_for_each_environment() -> None:
     assert [count == pytest.approx(1000, abs=150) for count in counts.values()] == [True] * (ACTIONS - 1)
 
 
-@pytest.mark.parametrize("kind", ["dqn", "c51", "bdq", "r2d2"])
+@pytest.mark.parametrize("kind", ["dqn", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("bdq", "r2d2"))])
 def test_epsilon_may_be_spread_over_the_environments(kind: str) -> None:
     policy = make_policy("other.eps.spread=2", kind=kind)
     obs = torch.randn(OBS).repeat(3, 1).numpy()
@@ -36,12 +37,12 @@ def test_epsilon_may_be_spread_over_the_environments(kind: str) -> None:
     policy.reset(explore=False)
     greedy = policy.act(obs, explore=False)["action"]
     random_N = torch.zeros(3)
-    for _ in range(3000):
+    for _ in range(500):
         policy.reset()
         random_N += policy.act(obs, eps=0.8)["action"] != greedy
-    # 0.8, 0.8^2 and 0.8^3, of which one in ACTIONS is greedy; standard deviation at most 0.01
+    # 0.8, 0.8^2 and 0.8^3, of which one in ACTIONS is greedy; standard deviation at most 0.023
     expected = torch.tensor([0.8, 0.64, 0.512]) * (1 - 1 / ACTIONS)
-    torch.testing.assert_close(random_N / 3000, expected, atol=0.04, rtol=0)
+    torch.testing.assert_close(random_N / 500, expected, atol=0.07, rtol=0)
 
 
 class Plain(nn.Module):
@@ -59,32 +60,6 @@ def test_noisy_net_is_refused_with_a_model_that_has_no_noisy_layers() -> None:
     with pytest.raises(ConfigError, match=r"policy\.noisy_net=True .* the model Plain has none"):
         make_policy("noisy_net=True", model=Plain())
     make_policy("noisy_net=True", model=DQN(OBS, ACTIONS, [16, 8], noise=True))
-
-
-@MODEL_REGISTRY.register("q_without_noise")
-class RegisteredPlain(Plain):
-    """A registered model of the user's whose arguments do not include `noise`."""
-
-    def __init__(self, obs_shape: int, action_shape: int, encoder_hidden_size_list: Sequence[int]) -> None:
-        super().__init__()
-
-
-@MODEL_REGISTRY.register("q_always_noisy")
-class RegisteredNoisy(RegisteredPlain):
-    """The same with a noisy layer."""
-
-    def __init__(self, obs_shape: int, action_shape: int, encoder_hidden_size_list: Sequence[int]) -> None:
-        super().__init__(obs_shape, action_shape, encoder_hidden_size_list)
-        self.linear = NoisyLinear(obs_shape, action_shape)  # type: ignore[assignment]
-
-
-def test_noisy_net_needs_a_registered_model_with_noisy_layers_but_no_argument_noise() -> None:
-    with pytest.raises(ConfigError, match=r"the model RegisteredPlain has none: use them .*noisy_net=False\.$"):
-        make_policy("noisy_net=True", "model.type=q_without_noise")
-    policy = make_policy("noisy_net=True", "model.type=q_always_noisy")
-    obs = torch.randn(4, OBS).numpy()
-    logits = [policy.act(obs)["logit"] for _ in range(2)]
-    assert not torch.equal(*logits)
 
 
 # -- the step ---------------------------------------------------------------------------------------------------------
@@ -120,3 +95,29 @@ def test_evaluations_may_act_by_a_small_epsilon_that_changes_no_other_random_num
     # half of the actions are random, and a third of those happen to be the best: 2/3 agree, +- 0.015
     assert float((runs[0][0] == best_N).float().mean()) == pytest.approx(2 / 3, abs=0.05)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+@MODEL_REGISTRY.register("q_without_noise")
+class RegisteredPlain(Plain):
+    """A registered model of the user's whose arguments do not include `noise`."""
+
+    def __init__(self, obs_shape: int, action_shape: int, encoder_hidden_size_list: Sequence[int]) -> None:
+        super().__init__()
+
+
+@MODEL_REGISTRY.register("q_always_noisy")
+class RegisteredNoisy(RegisteredPlain):
+    """The same with a noisy layer."""
+
+    def __init__(self, obs_shape: int, action_shape: int, encoder_hidden_size_list: Sequence[int]) -> None:
+        super().__init__(obs_shape, action_shape, encoder_hidden_size_list)
+        self.linear = NoisyLinear(obs_shape, action_shape)  # type: ignore[assignment]
+
+
+def test_noisy_net_needs_a_registered_model_with_noisy_layers_but_no_argument_noise() -> None:
+    with pytest.raises(ConfigError, match=r"the model RegisteredPlain has none: use them .*noisy_net=False\.$"):
+        make_policy("noisy_net=True", "model.type=q_without_noise")
+    policy = make_policy("noisy_net=True", "model.type=q_always_noisy")
+    obs = torch.randn(4, OBS).numpy()
+    logits = [policy.act(obs)["logit"] for _ in range(2)]
+    assert not torch.equal(*logits)

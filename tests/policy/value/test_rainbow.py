@@ -42,7 +42,3 @@ def test_without_distributions_too_it_is_dqn() -> None:
 )
 def test_each_key_has_an_effect(override: str) -> None:
     assert loss_of("rainbow")[0] != loss_of("rainbow", override)[0]
-
-
-def test_a_support_is_needed_only_for_distributions() -> None:
-    make_policy("model.distributional=False", "model.v_min=5.0", "model.v_max=5.0", kind="rainbow")

@@ -4,8 +4,6 @@ import errno
 import os
 import pickle
 import stat
-import subprocess
-import sys
 import textwrap
 import zipfile
 from contextlib import suppress
@@ -27,8 +25,6 @@ from ding_lite.utils.checkpoint.file import (
 )
 from ding_lite.utils.checkpoint.store import CheckpointStore
 from tests.distributed.launcher import run_forked
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -53,18 +49,6 @@ def test_a_state_comes_back_with_values_and_types(path: str) -> None:
     save_checkpoint(path, small_state())
     assert_equal_states(load_checkpoint(path), small_state())
     assert only_file(path)
-
-
-def test_module_and_optimizer_states_come_back(path: str) -> None:
-    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
-    optimizer = torch.optim.Adam(model.parameters())
-    model(torch.randn(4, 3)).sum().backward()
-    optimizer.step()
-    save_checkpoint(path, {"model": model.state_dict(), "optimizer": optimizer.state_dict()})
-    state = load_checkpoint(path)
-    assert all(torch.equal(state["model"][key], value) for key, value in model.state_dict().items())
-    moment = optimizer.state_dict()["state"][0]["exp_avg"]
-    assert torch.equal(state["optimizer"]["state"][0]["exp_avg"], moment)
 
 
 def test_parameters_that_share_one_storage_are_written_once(path: str) -> None:
@@ -109,14 +93,6 @@ def test_a_directory_that_is_a_file_is_an_error_with_its_cause(tmp_path: Path) -
         save_checkpoint(str(tmp_path / "file" / "x.pth.tar"), small_state())
 
 
-def test_a_new_file_is_as_readable_as_others(tmp_path: Path) -> None:
-    (tmp_path / "other").write_bytes(b"")
-    with atomic_file(str(tmp_path / "new")) as file:
-        file.write(b"complete")
-    assert (tmp_path / "new").read_bytes() == b"complete"
-    assert (tmp_path / "new").stat().st_mode == (tmp_path / "other").stat().st_mode
-
-
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EIO])
 def test_a_file_system_that_cannot_sync_directories_keeps_checkpoints(
     path: str, monkeypatch: pytest.MonkeyPatch, number: int
@@ -151,34 +127,6 @@ def test_a_file_has_a_temporary_name_while_it_is_written(path: str) -> None:
     assert only_file(path)
 
 
-def test_a_directory_in_the_place_of_the_file_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "x").mkdir()
-    with pytest.raises(CheckpointError, match=r"'.*x': Is a directory; the previous"):
-        save_checkpoint(str(tmp_path / "x"), small_state())
-    assert os.listdir(tmp_path) == ["x"]
-
-
-def test_a_name_outside_of_ascii_is_fine(tmp_path: Path) -> None:
-    save_checkpoint(str(tmp_path / "größe 文.pth.tar"), small_state())
-    assert_equal_states(load_checkpoint(str(tmp_path / "größe 文.pth.tar")), small_state())
-
-
-def test_a_record_comes_back_beside_the_state(path: str) -> None:
-    save_checkpoint(path, small_state(), {"name": "iteration_1", "parts": [None, "x"]})
-    state, record = read_checkpoint(path)
-    assert_equal_states(state, small_state())
-    assert record == {"name": "iteration_1", "parts": [None, "x"]}
-
-
-def test_a_checksum_tells_intact_files_apart(path: str) -> None:
-    other = f"{path}.other"
-    checksum = save_checkpoint(path, small_state(1))
-    assert save_checkpoint(other, small_state(2)) != checksum
-    assert_equal_states(read_checkpoint(path, checksum)[0], small_state(1))
-    with pytest.raises(CheckpointError, match=r"not the file that was saved under this name"):
-        read_checkpoint(other, checksum)
-
-
 def test_a_mapped_state_outlives_its_file_and_does_not_write_to_it(path: str) -> None:
     save_checkpoint(path, small_state())
     whole = Path(path).read_bytes()
@@ -188,31 +136,6 @@ def test_a_mapped_state_outlives_its_file_and_does_not_write_to_it(path: str) ->
     save_checkpoint(path, small_state(1))
     os.unlink(path)
     assert state["weight"].tolist() == [0] + [7] * 63
-
-
-def test_neither_saving_nor_mapping_needs_the_memory_twice(path: str) -> None:
-    # 200 MiB of state; a copy of it would show as 200 MiB more. VmHWM is the most that was ever resident.
-    code = f"""
-        import re, sys, torch
-        from ding_lite.utils.checkpoint.file import read_checkpoint, save_checkpoint
-        def peak():
-            return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) >> 10
-        if sys.argv[1] == "save":
-            state = {{"obs": torch.ones(100 << 20, dtype=torch.uint8), "b": torch.ones(100 << 20, dtype=torch.uint8)}}
-            before = peak()
-            save_checkpoint({path!r}, state)
-        else:
-            before = peak()
-            state, _ = read_checkpoint({path!r}, mmap=True)
-        print(peak() - before, len(state["obs"]))
-    """
-    for task in ("save", "load"):
-        command = [sys.executable, "-c", textwrap.dedent(code), task]
-        run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-        assert run.returncode == 0, run.stderr
-        grown, size = map(int, run.stdout.split())
-        assert size == 100 << 20
-        assert grown < 50, task
 
 
 def test_bytes_before_an_archive_are_refused(path: str) -> None:
@@ -255,13 +178,6 @@ def test_what_could_not_be_read_back_is_refused_when_saving(path: str) -> None:
     assert_equal_states(load_checkpoint(path), small_state(1))
 
 
-def test_what_cannot_be_pickled_leaves_no_partial_file(path: str) -> None:
-    save_checkpoint(path, small_state(1))
-    with pytest.raises(CheckpointError, match=r"Cannot save checkpoint .*lambda"):
-        save_checkpoint(path, {"weight": torch.zeros(10), "schedule": lambda step: step})
-    assert only_file(path)
-
-
 def test_every_truncation_is_noticed(path: str) -> None:
     save_checkpoint(path, small_state())
     whole = Path(path).read_bytes()
@@ -273,7 +189,7 @@ def test_every_truncation_is_noticed(path: str) -> None:
         assert path in str(caught.value)
 
 
-@pytest.mark.parametrize("mmap", [True, False])
+@pytest.mark.parametrize("mmap", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_no_changed_byte_changes_what_is_read(path: str, mmap: bool) -> None:
     checksum = save_checkpoint(path, small_state())
     whole = bytearray(Path(path).read_bytes())
@@ -339,3 +255,10 @@ def test_a_missing_file_and_a_directory_are_named(tmp_path: Path) -> None:
         load_checkpoint(str(tmp_path / "absent"))
     with pytest.raises(CheckpointError, match=r"Is a directory\.$"):
         load_checkpoint(str(tmp_path))
+
+
+def test_what_cannot_be_pickled_leaves_no_partial_file(path: str) -> None:
+    save_checkpoint(path, small_state(1))
+    with pytest.raises(CheckpointError, match=r"Cannot save checkpoint .*lambda"):
+        save_checkpoint(path, {"weight": torch.zeros(10), "schedule": lambda step: step})
+    assert only_file(path)

@@ -57,12 +57,6 @@ def test_runs_that_start_in_the_same_second_get_different_directories(tmp_path: 
     assert all(re.fullmatch(f"pong|{STAMPED}", os.path.basename(path)) for path in paths)
 
 
-def test_a_relative_name_and_a_trailing_slash_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    new_dir("pong/")
-    assert re.fullmatch(STAMPED, new_dir("pong/"))
-
-
 def test_a_directory_that_cannot_be_made_is_a_config_error_with_the_cause(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for name, cause in ((str(tmp_path / "file" / "pong"), "'.*' is not a directory"), ("", "No such file")):

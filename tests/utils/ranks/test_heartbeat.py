@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from ding_lite.utils.ranks.context import DDPContext
-from ding_lite.utils.ranks.heartbeat import heartbeat, waiting
+from ding_lite.utils.ranks.heartbeat import waiting
 from ding_lite.utils.ranks.launch_environment import record_cause
 from tests.distributed.launcher import run_forked
 
@@ -78,16 +77,6 @@ def test_waits_may_be_nested_and_end_with_an_exception() -> None:
     with pytest.raises(KeyError), mark, waiting():
         raise KeyError("boom")
     assert mark.depth == 0
-
-
-def test_marking_costs_the_hot_path_next_to_nothing() -> None:
-    begin = time.perf_counter()
-    for _ in range(100_000):
-        heartbeat("collect")
-        with waiting():
-            pass
-    heartbeat("")
-    assert (time.perf_counter() - begin) / 100_000 < 20e-6  # a hundred times what it takes
 
 
 @pytest.mark.parametrize("text", ["soon", "0", "-1"])

@@ -93,15 +93,6 @@ def test_without_flags_observations_say_where_a_trajectory_is_cut() -> None:
     assert batch["next_obs"].flatten().tolist() == [45, 45, 70, 70]
 
 
-@pytest.mark.parametrize("shape", [(1,), (1, 1), (1, 2, 3)])
-def test_a_single_row_is_a_transition(shape: tuple[int, ...]) -> None:
-    columns = {"obs": np.zeros(shape), "next_obs": np.ones(shape), "done": np.array([False])}
-    columns |= {"action": np.array([0]), "reward": np.array([3.0])}
-    batch = everything(OfflineDataset(columns, nstep=2, gamma=0.5))
-    assert batch["next_obs"].flatten().unique().tolist() == [1]
-    assert (batch["reward"].tolist(), batch["value_gamma"].tolist()) == ([3], [0.5])
-
-
 def test_types_of_a_batch() -> None:
     columns = {
         "obs": {"image": np.zeros((4, 2, 2), np.uint8), "speed": np.zeros((4, 3))},
@@ -118,11 +109,6 @@ def test_types_of_a_batch() -> None:
     assert (batch["done"].dtype, batch["done"].shape) == (torch.bool, (4,))
     continuous = OfflineDataset({"obs": np.zeros((4, 3)), "action": np.zeros((4, 1))})
     assert continuous[2]["action"].shape == (1,)
-
-
-def test_a_data_loader_takes_it_as_it_is() -> None:
-    loader = torch.utils.data.DataLoader(OfflineDataset(ROWS), batch_size=4, collate_fn=lambda batch: batch)
-    assert [batch["obs"].flatten().tolist() for batch in loader] == [[0, 10, 20, 30], [40, 50]]
 
 
 # Layouts.
@@ -172,16 +158,6 @@ def test_files_of_a_directory_are_mapped_not_read(tmp_path: Path) -> None:
     stored[0] = 77  # what the file says now, the data set says too
     stored.flush()
     assert dataset[0]["obs"].tolist() == [77]
-
-
-def test_only_required_columns_are_read(tmp_path: Path) -> None:
-    path = write_hdf5(tmp_path / "demo.hdf5", {"obs": ROWS["obs"], "action": ROWS["action"], "reward": np.zeros(3)})
-    dataset = read_dataset(path, required=("obs", "action"))
-    assert dataset[6]["obs"].tolist() == [60]
-    assert set(dataset.columns) == {"obs", "action"}
-    weighed = write_hdf5(tmp_path / "weighed.hdf5", {**ROWS, "weight": np.arange(7.0)})
-    batch = everything(read_dataset(weighed, required=("obs", "action", "reward", "next_obs", "done", "weight")))
-    assert batch["weight"].tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def record_with_minari(collected: bool) -> tuple[Any, list[np.ndarray]]:
@@ -325,12 +301,7 @@ def test_a_missing_package_names_the_extra(
 @pytest.mark.parametrize(
     ("key", "column", "space", "said"),
     [
-        (
-            "obs",
-            np.zeros((3, 4)),
-            Box(-1, 1, (5,)),
-            "key 'obs': expected [5] in each row",
-        ),
+        ("obs", np.zeros((3, 4)), Box(-1, 1, (5,)), "key 'obs': expected [5] in each row"),
         ("obs", np.zeros((3, 4)), Dict(a=Box(-1, 1, (4,))), "key 'obs': expected several"),
         ("obs", {"a": np.zeros((3, 4))}, Box(-1, 1, (4,)), "key 'obs': expected a single one"),
         ("obs", {"b": np.zeros((3, 4))}, Dict(a=Box(-1, 1, (4,))), "key 'obs/a': expected a column"),
@@ -354,14 +325,6 @@ def test_columns_are_compared_with_the_environments_spaces(key: str, column: Any
     with pytest.raises(DatasetError) as caught:
         OfflineDataset(columns).fit(spaces["obs"], ActionUnits(spaces["action"]))
     assert said in str(caught.value)
-
-
-def test_spaces_that_fit() -> None:
-    obs = {"image": np.zeros((3, 2, 2), np.uint8), "speed": np.zeros((3, 1))}
-    action = {"action_type": np.array([0, 1, 2]), "action_args": np.array([[1.0001]] * 3)}  # past a bound by rounding
-    observation_space = Dict(image=Box(0, 255, (2, 2), np.uint8), speed=Box(-1, 1, (1,)))
-    units = ActionUnits(Dict(action_type=Discrete(3), action_args=Box(-1, 1, (1,))))
-    OfflineDataset({"obs": obs, "action": action}).fit(observation_space, units)
 
 
 @pytest.mark.parametrize(

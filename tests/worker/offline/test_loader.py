@@ -74,22 +74,6 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
     return condition()
 
 
-@pytest.mark.parametrize("num_workers", [0, 1, 2])
-def test_an_epoch_is_the_set_without_repetition_and_the_next_is_in_another_order(
-    create: Create, num_workers: int
-) -> None:
-    loader = create(numbered(1000), 7, seed=3, num_workers=num_workers)
-    epochs = [actions(loader.epoch_batches()) for _ in range(3)]
-    assert loader.batches_per_epoch == 143  # 142 of 7, and one of 6
-    for epoch in epochs:
-        assert [len(batch) for batch in epoch] == [7] * 142 + [6]
-        assert sorted(joined(epoch)) == list(range(1000))
-    assert epochs[0] != epochs[1] != epochs[2]
-    assert loader.epoch == 3
-    for number, epoch in enumerate(epochs):
-        assert joined(epoch) == torchs_order(1000, 3, number)
-
-
 @pytest.mark.parametrize("size", [99, 100, 101, 102])
 def test_a_ranks_indices_are_those_of_torchs_sampler(size: int) -> None:
     parts, dataset = [], numbered(size)
@@ -174,17 +158,6 @@ def test_each_worker_has_its_own_seed_and_one_thread_and_no_copy_of_the_set(crea
     for pid in pids:
         lines = dict(line.split(":") for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
         assert sum(int(lines[key].split()[0]) for key in ("Private_Clean", "Private_Dirty")) < 40_000  # kB
-
-
-def test_waiting_is_measured(create: Create) -> None:
-    class Slow(OfflineDataset):
-        def gather(self, index_B: torch.Tensor, out: dict[str, Any] | None = None) -> dict[str, Any]:
-            time.sleep(0.05)
-            return super().gather(index_B, out)
-
-    loader = create(Slow(numbered(64).columns), 16, seed=0, num_workers=0)
-    list(loader.epoch_batches())
-    assert loader.waited >= 0.05
 
 
 def test_signals_meant_for_training_leave_workers_alone(create: Create) -> None:

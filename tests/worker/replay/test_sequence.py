@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ding_lite.worker import SampleCollector, SequenceReplayBuffer
-from tests.worker.games import Acting, CountingGame, NestedGame, game_env
+from tests.worker.games import Acting, CountingGame, game_env
 from tests.worker.replay.history import GAMMA, History, check_sequences
 
 
@@ -43,17 +43,12 @@ def test_the_newest_steps_are_a_sequence_as_soon_as_they_are_pushed() -> None:
     assert not {"final_obs", "final_index"} & set(batch)
 
 
-def test_nested_observations_keep_their_structure() -> None:
-    batch = filled(NestedGame(3, "truncated"), 4, (4, 4))
-    assert batch["obs"]["inner"]["step"].tolist() == [[[1]], [[2]], [[0]], [[1]]]
-    assert batch["obs"]["seed"].flatten().tolist() == [101, 101, 102, 102]
-    assert batch["final_obs"]["inner"]["step"].tolist() == [[3]]
-    assert batch["last_obs"]["inner"]["step"].tolist() == [[2]]
+VARIANTS = [(2, 0, 1, 4), (5, 0, 1, 4), (7, 0, 1, 1), (4, 3, 1, 1), (4, 3, 1, 4), (3, 2, 3, 1)]
 
 
-@pytest.mark.parametrize("stack", [1, 4])
 @pytest.mark.parametrize(
-    ("unroll_len", "burnin_step", "nstep"), [(2, 0, 1), (5, 0, 1), (7, 0, 1), (4, 3, 1), (3, 2, 3)]
+    ("unroll_len", "burnin_step", "nstep", "stack"),
+    [(2, 0, 1, 1), (7, 0, 1, 4), (3, 2, 3, 4), *(pytest.param(*w, marks=pytest.mark.slow) for w in VARIANTS)],
 )
 def test_samples_equal_a_naive_record_through_starts_ends_and_wrap_around(
     unroll_len: int, burnin_step: int, nstep: int, stack: int
@@ -81,12 +76,3 @@ def test_the_recurrent_state_is_the_one_before_the_first_row() -> None:
     assert batch["prev_state"]["h"].shape == (20, 1)
     assert batch["prev_state"]["h"][:, 0].tolist() == batch["index"].tolist()  # the number is the place
     assert torch.equal(batch["prev_state"]["c"]["inner"], batch["prev_state"]["h"][:, 0])
-
-
-def test_nothing_can_be_sampled_before_there_are_enough_steps() -> None:
-    collector, buffer = collector_of(CountingGame(5)), SequenceReplayBuffer(4, 1, unroll_len=5)
-    counts = []
-    for _ in range(7):
-        buffer.push(collector.collect(1)[0])
-        counts.append(buffer.count())
-    assert counts == [0, 0, 0, 0, 1, 2, 3]

@@ -85,22 +85,3 @@ def test_episodes_are_whole_in_the_order_of_their_ends_and_keep_what_they_hold()
         assert bool(episode["done"][-1]) == (seed < 200)
         first_row = (seed % 100) * length
         assert episode["version"].tolist() == [(first_row + t) // 2 for t in range(length)]
-
-
-def test_nested_observations_stay_nested() -> None:
-    step = torch.arange(4.0)[:, None]
-    block = {
-        "obs": {"inner": {"step": step}},
-        "reward": torch.ones(4, 1),
-        "done": torch.tensor([[False], [False], [True], [False]]),
-        "traj_flag": torch.tensor([[False], [False], [True], [False]]),
-        "episode_step": torch.tensor([[0], [1], [2], [0]]),
-        "final_index": torch.tensor([2]),
-        "final_obs": {"inner": {"step": torch.tensor([9.0])}},
-        "last_obs": {"inner": {"step": torch.tensor([4.0])}},
-    }
-    (episode,) = EpisodeStream(1).take(block)
-    assert episode["obs"]["inner"]["step"].tolist() == [0, 1, 2]
-    assert episode["last_obs"]["inner"]["step"] == 9
-    (batch,) = TransitionStream(4, 1, batch_size=2).take(block)
-    assert batch["next_obs"]["inner"]["step"].tolist() == [1, 2]
