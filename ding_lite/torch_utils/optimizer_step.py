@@ -230,10 +230,11 @@ def _check_output(output: Any, loss: Any, has_gradient: bool) -> None:
 
 
 class _Step(NamedTuple):
-    """The data of a step, for an error message."""
+    """The data of a step, for an error message. On a GPU, the loss is not read before there is one."""
 
     batch: dict[str, Any]
     figures: dict[str, Tensor]
+    loss: Tensor | float
 
 
 class StepCheck:
@@ -259,9 +260,8 @@ class StepCheck:
     def __init__(self, on_nonfinite: Literal["stop", "skip"], module: nn.Module) -> None:
         self.skipped = 0
         self._stop, self._module = on_nonfinite == "stop", module
-        self._step = _Step({}, {})
-        self._loss: Tensor | float = 0.0
-        self._pending: tuple[_Step, Tensor] | None = None
+        self._step = _Step({}, {}, 0.0)
+        self._pending: _Step | None = None
         self._event: torch.cuda.Event | None = None  # the verdict on the pending step has arrived
         self._verdict: Tensor | None = None  # verdict on the pending step (1: skipped), in memory that a GPU can write
 
@@ -274,18 +274,17 @@ class StepCheck:
         Raises:
             NonFiniteError: with 'stop', on every rank, if the previous step was not finite.
         """
-        self._step = _Step(batch, figures)
+        self._step = _Step(batch, figures, loss.detach() if loss.is_cuda else loss.item())
         self._resolve()
-        self._loss = loss.detach() if loss.is_cuda else loss.item()
 
     def _resolve(self) -> None:
         if self._pending is None:
             return
-        (step, loss), self._pending = self._pending, None
+        step, self._pending = self._pending, None
         if self._event is not None:
             self._event.synchronize()
         if self._verdict:
-            self._report(step, loss, lag=int(step is not self._step))
+            self._report(step, lag=int(step is not self._step))
 
     def finish(self) -> None:
         """Read the result of the last step, and release its batch.
@@ -293,7 +292,7 @@ class StepCheck:
         Raises:
             NonFiniteError: with 'stop', on every rank, if that step was not finite.
         """
-        self._step = _Step({}, {})
+        self._step = _Step({}, {}, 0.0)
         self._resolve()
 
     def mark(self, flat: FlatParameters) -> None:
@@ -301,9 +300,10 @@ class StepCheck:
 
         Call this after the gradient has been zeroed and before backward.
         """
-        if isinstance(self._loss, Tensor):
-            flat.flag.copy_(self._loss * 0)
-        elif not math.isfinite(self._loss):
+        loss = self._step.loss
+        if isinstance(loss, Tensor):
+            flat.flag.copy_(loss * 0)
+        elif not math.isfinite(loss):
             flat.flag.fill_(math.nan)
 
     def passes(self, norm: Tensor, optimizers: Collection[torch.optim.Optimizer]) -> bool:
@@ -322,7 +322,7 @@ class StepCheck:
                 self._verdict = torch.empty((), pin_memory=norm.is_cuda)
             self._verdict.copy_(found, non_blocking=True)
         elif not math.isfinite(norm.item()):
-            self._report(self._step, self._loss, lag=0)
+            self._report(self._step, lag=0)
             return False
         return True
 
@@ -335,17 +335,18 @@ class StepCheck:
         """End a step. If the result of the check is not known yet, it is read when the next step begins."""
         if self._verdict is None:
             return
-        if isinstance(self._loss, Tensor):
+        loss = self._step.loss
+        if isinstance(loss, Tensor):
             self._event = self._event or torch.cuda.Event()
-            self._event.record(torch.cuda.current_stream(self._loss.device))  # without it, torch counts the GPUs again
-        self._pending = (self._step, torch.as_tensor(self._loss))
+            self._event.record(torch.cuda.current_stream(loss.device))  # without it, torch counts the GPUs again
+        self._pending = self._step
 
-    def _report(self, step: _Step, loss: Tensor | float, lag: int) -> None:
+    def _report(self, step: _Step, lag: int) -> None:
         if not self._stop:
             self.skipped += 1
             if self.skipped > 1:
                 return
-        error = diagnose(self._module, step.batch, step.figures, float(loss), lag)
+        error = diagnose(self._module, step.batch, step.figures, float(step.loss), lag)
         if self._stop:
             raise error
         if get_rank() == 0:
