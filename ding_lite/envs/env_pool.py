@@ -153,7 +153,7 @@ class EnvPoolEngine(VectorEnv):
         """Take a step in every environment; where an episode ended, start the next one."""
         raw, reward_N, terminated_N, truncated_N, info = self._pool.step(actions)
         truncated_N = truncated_N | (info["elapsed_step"] >= self._limit)
-        frames, info = self._convert(_single_precision(raw)), _without_bookkeeping(info)
+        frames, info = self._read(raw, info)
         self._obs, self._info = push_frame(self._obs, frames, 1) if self._stack else frames, info
         last: dict[str, Any] = {}
         if (ended_N := terminated_N | truncated_N).any():
@@ -165,13 +165,18 @@ class EnvPoolEngine(VectorEnv):
     def _begin(self, index_K: np.ndarray) -> None:
         """Restart environments, and put what they return into the rows of `_obs` and `_info`."""
         raw, info = self._pool.reset(index_K.astype(np.int32))
-        obs, info = self._convert(_single_precision(raw)), _without_bookkeeping(info)
+        obs, info = self._read(raw, info)
         if self._stack:
             obs = begin_stack(obs, self._stack, 1)
         if len(index_K) < self.num_envs:
             info = {key: value for key, value in info.items() if key in self._info}
             obs, info = _put(self._obs, index_K, obs), self._info | _put(self._info, index_K, info)
         self._obs, self._info = obs, info
+
+    def _read(self, raw: Any, info: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """Return converted observations, with floats of 32 bits, and `info` without envpool's own keys."""
+        single = tree_map(lambda leaf: leaf.astype(np.float32) if leaf.dtype == np.float64 else leaf, raw)
+        return self._convert(single), {key: value for key, value in info.items() if key not in BOOKKEEPING}
 
     def close_extras(self, **kwargs: Any) -> None:
         self._pool = None
@@ -208,11 +213,3 @@ def _usual(space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
     low = np.where(np.isin(space.low, (limits.tiny, limits.min)), -np.inf, space.low)  # envpool takes tiny for lowest
     high = np.where(space.high == limits.max, np.inf, space.high)
     return Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
-
-
-def _single_precision(obs: Any) -> Any:
-    return tree_map(lambda leaf: leaf.astype(np.float32) if leaf.dtype == np.float64 else leaf, obs)
-
-
-def _without_bookkeeping(info: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in info.items() if key not in BOOKKEEPING}

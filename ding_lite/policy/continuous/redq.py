@@ -24,8 +24,6 @@ from easydict import EasyDict
 from torch import Tensor
 
 from ding_lite.policy.continuous.sac import SACPolicy
-from ding_lite.rl_utils.common import sum_of_means
-from ding_lite.rl_utils.q_continuous import squashed_sample
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
@@ -62,35 +60,16 @@ class REDQPolicy(SACPolicy):
         drawn_M = torch.randperm(self._cfg.model.ensemble_num, generator=generator)[: self._cfg.learn.min_num]
         return super()._draw_noise(batch) | {"critics": drawn_M.to(self._device)}
 
-    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        if self._alpha_is_scheduled:
-            self._alpha.set(self._cfg.learn.alpha)
-        output = self._optimizers["critic"].step(self._critic_loss, batch)
-        if self._optimizers["critic"].steps % self._cfg.learn.actor_update_freq == 0:
-            output |= self._optimizers["actor"].step(self._actor_loss, batch)
-            if self._cfg.learn.auto_alpha:
-                output |= self._optimizers["alpha"].step(self._alpha_loss, batch | output)
-            self._alpha.bound()
-        self._update_targets()
-        return output
+    def _is_actor_due(self) -> bool:
+        return self._optimizers["critic"].steps % int(self._cfg.learn.actor_update_freq) == 0
 
     def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_critic and detached figures, for a batch as `_prepare` returns it."""
-        with torch.no_grad():
-            logit = self._run(self._model.actor, batch["next_obs"])
-            action_BD, logp_B = squashed_sample(logit, batch["noise"]["next"])
-            next_q_CB = self._run(self._target_critic, batch["next_obs"], action=action_BD)
-            value_B = next_q_CB[batch["noise"]["critics"]].amin(0) - self._alpha() * logp_B
-        q_CB = self._run(self._model.critic, batch["obs"], action=batch["action"])
-        target_B = batch["reward"] + batch["value_gamma"] * value_B.masked_fill(batch["done"], 0.0)
-        error_CB = target_B - q_CB
-        loss = sum_of_means(error_CB.square(), batch.get("weight"))
-        priority_B, q_CB = error_CB.detach().abs().mean(0), q_CB.detach()
-        spread_B = q_CB.std(0, correction=0)
-        return loss, {"q_value": q_CB, "td_error": priority_B, "priority": priority_B, "q_spread": spread_B}
+        loss, figures = super()._critic_loss(batch)
+        return loss, figures | {"q_spread": figures["q_value"].std(0, correction=0)}
 
-    def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return L_actor and detached figures, which include `log_prob` `[B]`."""
-        action_BD, logp_B = squashed_sample(self._run(self._model.actor, batch["obs"]), batch["noise"]["actor"])
-        q_B = self._run_frozen(self._model.critic, batch["obs"], action=action_BD).mean(0)
-        return (self._alpha().detach() * logp_B - q_B).mean(), {"log_prob": logp_B.detach()}
+    def _next_value(self, q_CB: Tensor, batch: dict[str, Any]) -> Tensor:
+        return q_CB[batch["noise"]["critics"]].amin(0)
+
+    def _actor_value(self, q: Tensor) -> Tensor:
+        return q.mean(0)

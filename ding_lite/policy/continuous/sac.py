@@ -112,14 +112,18 @@ class SACPolicy(Policy):
         with torch.no_grad():
             logit = self._run(self._model.actor, batch["next_obs"])
             action_BD, logp_B = squashed_sample(logit, batch["noise"]["next"])
-            value_B = self._run(self._target_critic, batch["next_obs"], action=action_BD).amin(0)
-            value_B = value_B - self._alpha() * logp_B
+            next_q_CB = self._run(self._target_critic, batch["next_obs"], action=action_BD)
+            value_B = self._next_value(next_q_CB, batch) - self._alpha() * logp_B
         q_CB = self._run(self._model.critic, batch["obs"], action=batch["action"])
         target_B = batch["reward"] + batch["value_gamma"] * value_B.masked_fill(batch["done"], 0.0)
         error_CB = target_B - q_CB
         loss = sum_of_means(error_CB.square(), batch.get("weight"))
         error_B = error_CB.detach().abs().mean(0)
         return loss, {"q_value": q_CB.detach(), "td_error": error_B, "priority": self._priority(error_B)}
+
+    def _next_value(self, q_CB: Tensor, batch: dict[str, Any]) -> Tensor:
+        """Return the value `[B]` of the next action, from those of all target critics."""
+        return q_CB.amin(0)
 
     def _priority(self, error_B: Tensor) -> Tensor:
         """Return the priorities `[B]` of samples in replay, for the sizes of their errors."""
@@ -128,8 +132,12 @@ class SACPolicy(Policy):
     def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_actor and detached figures, which include `log_prob` `[B]`."""
         action_BD, logp_B = squashed_sample(self._run(self._model.actor, batch["obs"]), batch["noise"]["actor"])
-        q_B = self._run_frozen(self._model.critic, batch["obs"], action=action_BD).amin(0)
+        q_B = self._actor_value(self._run_frozen(self._model.critic, batch["obs"], action=action_BD))
         return (self._alpha().detach() * logp_B - q_B).mean(), {"log_prob": logp_B.detach()}
+
+    def _actor_value(self, q: Tensor) -> Tensor:
+        """Return the value `[B]` that the actor maximises, from what all critics return, `[C, B, ...]`."""
+        return q.amin(0)
 
     def _alpha_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_alpha, and alpha as a figure, for a batch with `log_prob` `[B]`."""
@@ -141,12 +149,16 @@ class SACPolicy(Policy):
         if self._alpha_is_scheduled:
             self._alpha.set(self._cfg.learn.alpha)
         output = self._optimizers["critic"].step(self._critic_loss, batch)
-        output |= self._optimizers["actor"].step(self._actor_loss, batch)
-        if self._cfg.learn.auto_alpha:
-            output |= self._optimizers["alpha"].step(self._alpha_loss, batch | output)
-        self._alpha.bound()
+        if self._is_actor_due():
+            output |= self._optimizers["actor"].step(self._actor_loss, batch)
+            if self._cfg.learn.auto_alpha:
+                output |= self._optimizers["alpha"].step(self._alpha_loss, batch | output)
+            self._alpha.bound()
         self._update_targets()
         return output
+
+    def _is_actor_due(self) -> bool:
+        return True
 
     def _state_dict_learn(self) -> dict[str, Any]:
         return super()._state_dict_learn() | {"alpha": self._alpha.learned.detach()}

@@ -76,8 +76,5 @@ class TQCPolicy(SACPolicy):
         error_B = (target_JB.mean(0) - q_B).abs()
         return loss, {"q_value": q_B, "td_error": error_B, "priority": error_B}
 
-    def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return L_actor and detached figures, which include `log_prob` `[B]`."""
-        action_BD, logp_B = squashed_sample(self._run(self._model.actor, batch["obs"]), batch["noise"]["actor"])
-        q_B = self._run_frozen(self._model.critic, batch["obs"], action=action_BD).mean((0, 2))
-        return (self._alpha().detach() * logp_B - q_B).mean(), {"log_prob": logp_B.detach()}
+    def _actor_value(self, q: Tensor) -> Tensor:
+        return q.mean((0, 2))
