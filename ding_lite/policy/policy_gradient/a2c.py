@@ -18,7 +18,8 @@ Shapes: T steps, N environments, M = T N samples, B samples of a minibatch, K en
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import gymnasium
@@ -144,15 +145,20 @@ def estimate_values(policy: Policy, block: dict[str, Any], recompute: bool = Fal
     if recompute:
         value_M = policy._run(policy.model, flatten_rows(block["obs"]), mode="compute_critic")["value"]
         value_TN = value_M.view_as(value_TN)
-    obs, final = block["last_obs"], "final_index" in block
+    run = partial(policy._run, policy.model, mode="compute_critic")
+    return value_TN, next_values(block, value_TN, lambda obs: run(obs)["value"])
+
+
+def next_values(block: dict[str, Any], value_TN: Tensor, run: Callable[[Any], Tensor]) -> Tensor:
+    """Return V(s_{t+1}) `[T, N]`; `run` returns the values `[X]` of observations `[X, ...]`, see `estimate_values`."""
+    obs, num_envs, final = block["last_obs"], value_TN.shape[1], "final_index" in block
     if final:
         obs = tree_map(lambda *parts: torch.cat(parts), obs, block["final_obs"])
-    value_X = policy._run(policy.model, obs, mode="compute_critic")["value"].to(value_TN.dtype)
-    num_envs = value_TN.shape[1]
+    value_X = run(obs).to(value_TN.dtype)  # of the N newest observations, then of the K final ones
     next_value_TN = torch.cat([value_TN[1:], value_X[None, :num_envs]])
     if final:
         next_value_TN.view(-1)[block["final_index"]] = value_X[num_envs:]
-    return value_TN, next_value_TN
+    return next_value_TN
 
 
 def estimate_advantages(

@@ -30,14 +30,13 @@ from torch import Tensor
 
 from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import epsilon_keys
-from ding_lite.policy.policy_gradient.a2c import flatten_rows
+from ding_lite.policy.policy_gradient.a2c import flatten_rows, next_values
 from ding_lite.rl_utils.common import pick, weighted_mean
 from ding_lite.rl_utils.exploration import epsilon_at, epsilon_greedy
 from ding_lite.rl_utils.policy_gradient import gae, gae_data
 from ding_lite.torch_utils.minibatch import explained_variance, minibatches, rank_sizes
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
-from ding_lite.utils.tree import tree_map
 
 
 @POLICY_REGISTRY.register("pqn")
@@ -74,14 +73,8 @@ class PQNPolicy(Policy):
     @torch.no_grad()
     def _returns(self, block: dict[str, Any]) -> tuple[Tensor, Tensor]:
         """Return max_a Q(s_t, a) and R_t, both `[T, N]`, of a block as `Policy.to_samples` returns it."""
-        value_TN, obs = block["logit"].amax(-1), block["last_obs"]
-        if "final_index" in block:
-            obs = tree_map(lambda *parts: torch.cat(parts), obs, block["final_obs"])
-        value_X = self._run(self._model, obs)["logit"].amax(-1)  # N newest observations, then K final ones
-        num_envs = value_TN.shape[1]
-        next_value_TN = torch.cat([value_TN[1:], value_X[None, :num_envs]])
-        if "final_index" in block:
-            next_value_TN.view(-1)[block["final_index"]] = value_X[num_envs:]
+        value_TN = block["logit"].amax(-1)
+        next_value_TN = next_values(block, value_TN, lambda obs: self._run(self._model, obs)["logit"].amax(-1))
         data = gae_data(value_TN, next_value_TN, block["reward"], block["done"], block["traj_flag"])
         return value_TN, value_TN + gae(data, self._cfg.discount_factor, self._cfg.collect.q_lambda)
 
