@@ -20,7 +20,7 @@ from ding_lite.entry.summary import describe_collecting
 from ding_lite.entry.trackers import create_trackers
 from ding_lite.policy import Policy
 from ding_lite.torch_utils import NonFiniteError
-from ding_lite.utils.ranks.collectives import allreduce_data
+from ding_lite.utils.ranks.collectives import all_gather_object, allreduce_data
 from ding_lite.utils.ranks.heartbeat import InterruptGuard, cleaning_up
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import UserError
@@ -75,6 +75,8 @@ class NoEnvironments:
 def play(setup: RunSetup, policy: Policy, guard: InterruptGuard, stack: ExitStack) -> Source:
     """Return a source that collects by playing environments in this process."""
     collector = setup.create_collector(policy, get_rank(), lambda: guard.requested, stack)
+    num_envs_R = all_gather_object(setup.cfg.env.collector_env_num)
+    policy.env_place = (sum(num_envs_R[: get_rank()]), sum(num_envs_R))
     lines = describe_collecting(setup.whole, "a rank", get_world_size())
     return Source(collector, lines, setup.limits["max_env_step"])
 

@@ -19,7 +19,7 @@ from ding_lite.utils.registry import REWARD_MODEL_REGISTRY, ConfigError
 
 def epsilon_keys(start: float, end: float, decay: int, spread: bool = False) -> dict[str, Any]:
     """Return the keys `other.eps`, with these defaults, of a policy that explores with random actions."""
-    meaning = "environment i of the N of a rank, or of all actors, has epsilon^(1 + spread i / (N - 1)); Ape-X: 7"
+    meaning = "environment i of the N of all ranks or actors has epsilon^(1 + spread i / (N - 1)); Ape-X: 7"
     reason = "policy.other.eps is a schedule itself"
     more = dict(spread=Key(0.0, meaning, low=0, constant=reason)) if spread else {}
     return with_option(

@@ -176,7 +176,9 @@ def stop_on_rank_1() -> None:
     """What each rank of the test below does."""
     with DDPContext():
         words = [*SHORT, "policy.multi_gpu=True"]
-        serial_pipeline(pair(), seed=0, max_env_step=4000, overrides=words, callbacks=[Stopper("collect", rank=1)])
+        callbacks = [Stopper("collect", rank=1)]
+        policy = serial_pipeline(pair(), seed=0, max_env_step=4000, overrides=words, callbacks=callbacks)
+        assert policy.env_place == (8 * get_rank(), 16), "epsilons are not spread over the environments of all ranks"
 
 
 def test_all_ranks_stop_if_one_asks(tmp_path: Path) -> None:
