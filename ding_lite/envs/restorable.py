@@ -108,8 +108,9 @@ class RestorableVectorEnv(EpisodeMonitor):
 
     def _actions(self) -> list[Any]:
         """Return the actions `[T, ...]` of each running episode; none of one that is longer than the journal."""
-        journal, count = self._journal or [np.empty((0, self.num_envs), np.int64)], len(self._journal or ())
-        rows = tree_map(lambda *leaves: np.stack(leaves), *journal) if count else journal[0]
+        if not self._journal:
+            return [np.empty(0, np.int64)] * self.num_envs
+        count, rows = len(self._journal), tree_map(lambda *leaves: np.stack(leaves), *self._journal)
         starts = [count - length if length <= count else count for length in self._length_N.tolist()]
         return [tree_map(lambda leaf: leaf[start:, n].copy(), rows) for n, start in enumerate(starts)]  # noqa: B023
 
