@@ -31,8 +31,8 @@ from ding_lite.torch_utils.minibatch import minibatches, rank_sizes
 from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
+from ding_lite.torch_utils.switches import WeightAverage, frozen, set_training
 from ding_lite.torch_utils.target_network import TargetNetwork
-from ding_lite.torch_utils.weight_average import WeightAverage
 from ding_lite.utils.key import declared_keys, default_values
 from ding_lite.utils.ranks.ranks import get_local_rank, get_world_size
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
@@ -191,10 +191,10 @@ class Policy(Checkpointed):
 
     def batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the batches of one collect, see `_batches`; only for policies that learn from what was collected."""
-        networks.set_training(self._modules, False)
+        set_training(self._modules, False)
         for batch in self._batches(samples):
             yield batch
-            networks.set_training(self._modules, False)
+            set_training(self._modules, False)
 
     def weigh(self, weight: float) -> None:
         """Set the weight of this rank's batches in the joined ones, see `OptimizerStep.weight`."""
@@ -220,7 +220,7 @@ class Policy(Checkpointed):
         """
         if self.learns_from != "collect":
             batch = self._prepare(self.normalizer.normalize(batch) if self.normalizer.active else batch)
-        networks.set_training(self._modules, True)
+        set_training(self._modules, True)
         noise = batch.get("noise") or self._draw_noise(batch)
         return {**batch, "noise": noise} if noise else batch
 
@@ -245,7 +245,7 @@ class Policy(Checkpointed):
         """
         if self.normalizer.active:
             obs = self.normalizer.normalize_obs(obs)
-        networks.set_training(self._modules, False)
+        set_training(self._modules, False)
         if not explore:
             return self._forward_eval(obs)
         with self._exploring:
@@ -385,8 +385,7 @@ class Policy(Checkpointed):
         """Return a target network of the network that the optimizer of this name trains; checkpoints include it."""
         learn, optimizer = self._cfg.learn, self._optimizers[name]
         network = self._model if name == "model" else optimizer.network
-        freq, theta = learn.get("target_update_freq"), learn.get("target_theta")
-        target = TargetNetwork(network, optimizer.flat, freq, theta)
+        target = TargetNetwork(network, optimizer.flat, learn.get("target_update_freq"), learn.get("target_theta"))
         self._target_networks["" if network is self._model else name] = target
         return target.network
 
@@ -418,7 +417,7 @@ class Policy(Checkpointed):
 
     def _run_frozen(self, network: nn.Module, obs: Any, **kwargs: Any) -> Any:
         """Return the result of `_run`; its gradient flows to `kwargs`, but not to the network's parameters."""
-        with networks.frozen(network):
+        with frozen(network):
             return self._run(network, obs, **kwargs)
 
     # For collecting.

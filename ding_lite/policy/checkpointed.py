@@ -8,8 +8,8 @@ from torch import nn
 
 from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.torch_utils.optimizer_step import Optimizers
+from ding_lite.torch_utils.switches import WeightAverage
 from ding_lite.torch_utils.target_network import TargetNetwork
-from ding_lite.torch_utils.weight_average import WeightAverage
 from ding_lite.utils.schedule import Schedules
 
 

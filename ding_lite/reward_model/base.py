@@ -21,12 +21,12 @@ from ding_lite.torch_utils.networks import (
     broadcast_networks,
     drifting_buffers,
     modules_of,
-    set_training,
 )
 from ding_lite.torch_utils.nonfinite import NonFiniteError
 from ding_lite.torch_utils.optimizer import OPTIMIZER_KEYS, Trained
 from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
 from ding_lite.torch_utils.running_stat import RunningMeans
+from ding_lite.torch_utils.switches import set_training
 from ding_lite.utils.key import Key
 from ding_lite.utils.tree import tree_map
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -56,42 +55,10 @@ def _walk(value: Any, seen: set[int]) -> Iterator[nn.Module]:
         yield from _walk(each, seen)
 
 
-@contextmanager
-def frozen(network: nn.Module) -> Iterator[None]:
-    """Inside this block, gradients flow through a network to its inputs, but not to its parameters."""
-    parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    if torch.compiler.is_compiling():  # a compiled loss is differentiated with respect to chosen parameters only
-        parameters = []
-    for parameter in parameters:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter in parameters:
-            parameter.requires_grad_(True)
-
-
 def is_small(network: nn.Module) -> bool:
     """Return whether one thread is enough for a network: it has few parameters, and no convolutions."""
     parameters = list(network.parameters())
     return sum(each.numel() for each in parameters) < SMALL and all(each.ndim <= 2 for each in parameters)
-
-
-def set_training(modules: list[nn.Module], training: bool) -> None:
-    """Set training or evaluation mode of the modules that are not in it, ten times faster than `module.train`."""
-    for module in modules:
-        if module.training != training:
-            _set_training(module, training)
-
-
-def _set_training(module: nn.Module, training: bool) -> None:
-    if type(module).train is not nn.Module.train:
-        module.train(training)
-        return
-    module.__dict__["training"] = training
-    for child in module._modules.values():
-        if child is not None:
-            _set_training(child, training)
 
 
 def broadcast_networks(modules: list[nn.Module]) -> None:
