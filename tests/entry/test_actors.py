@@ -25,7 +25,8 @@ from ding_lite.utils import ConfigError, UserError
 from ding_lite.utils.origin import library_versions
 from dizoo.classic_control.cartpole.config import cartpole_a2c_config, cartpole_pg_config
 from dizoo.classic_control.pendulum.config import pendulum_sac_config
-from tests.entry.helpers import metrics, pair, result
+from tests.distributed.launcher import run_ranks
+from tests.entry.helpers import CONFIG, metrics, pair, result
 from tests.entry.test_resume import PAIRS, SHORT, assert_same, last_state
 from tests.worker.replay.history import History
 
@@ -215,6 +216,17 @@ def test_an_actor_that_dies_raises_or_hangs_is_replaced(
     ):
         assert sum(cause in line for line in lines) == 1
     assert result(Path("run"))["envstep"] == 600
+
+
+@pytest.mark.slow
+def test_two_ranks_with_an_actor_each_keep_counts_and_learn_as_one(tmp_path: Path) -> None:
+    words = [f"exp_name={tmp_path / 'run'}", *SHORT["dqn"], "policy.multi_gpu=True", "policy.collect.actors=2"]
+    words += ["policy.learn.learner.hook.check_ranks_after_iter=10", "max_env_step=512"]
+    done = run_ranks(["-m", "ding_lite", "-c", str(CONFIG), *words], timeout=250, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    told = result(tmp_path / "run")
+    assert (told["envstep"], told["world_size"], told["stop_reason"]) == (512, 2, "max_env_step")
+    assert told["train_iter"] > 20
 
 
 def test_bad_input_gives_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
