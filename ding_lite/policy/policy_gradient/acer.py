@@ -34,16 +34,13 @@ from torch import Tensor
 from ding_lite.policy.base import Policy
 from ding_lite.policy.policy_gradient.a2c import flatten_rows
 from ding_lite.rl_utils.distribution import finite, kl_divergence, sample
-from ding_lite.rl_utils.vtrace import (
-    acer_policy_error,
-    acer_trust_region_update,
-    acer_value_error,
-    compute_q_retraces,
-)
+from ding_lite.rl_utils.vtrace import compute_q_retraces
 from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
+
+LEAST_RATIO = 1e-8  # keeps c / rho finite
 
 
 @POLICY_REGISTRY.register("acer")
@@ -100,41 +97,39 @@ class ACERPolicy(Policy):
                 `[B, ...]`; `final_obs` `[K, ...]` and `final_index` `[K]` if K > 0, see
                 `worker/replay/sequence.py`.
         """
-        learn, action_UB = self._cfg.learn, batch["action"]
+        learn, index_UB1 = self._cfg.learn, batch["action"].unsqueeze(-1)
         logp_UBA, q_TBA, v_TB1, next_value_UB1, average_UBA = self._outputs(batch)
-        q_UBA, v_UB1 = q_TBA[:-1], v_TB1[:-1]
+        q_UBA, v_UB1, number = q_TBA[:-1], v_TB1[:-1], index_UB1.numel()
         with torch.no_grad():
             ratio_UBA = (logp_UBA - _log_policy(batch["logit"])).exp()  # rho
             target_UB1 = compute_q_retraces(
                 q_values=q_TBA,
                 v_pred=v_TB1,
                 rewards=batch["reward"],
-                actions=action_UB,
+                actions=batch["action"],
                 weights=1.0 - batch["done"].to(q_TBA.dtype),
                 ratio=ratio_UBA,
                 gamma=self._cfg.discount_factor,
                 next_value=next_value_UB1,
                 traj_flag=batch["traj_flag"],
             )[:-1]
+            weight_UB1 = ratio_UBA.gather(-1, index_UB1).clamp(max=learn.c_clip_ratio) * (target_UB1 - v_UB1)
+            excess_UBA = (1.0 - learn.c_clip_ratio / (ratio_UBA + LEAST_RATIO)).clamp(min=0.0)
+            weight_UBA = excess_UBA * logp_UBA.exp() * (q_UBA - v_UB1)
 
         def negative_objective(logp_UBA: Tensor) -> tuple[Tensor, dict[str, Tensor]]:  # -mean J by log pi
-            values = {"q_values": q_UBA, "q_retraces": target_UB1, "v_pred": v_UB1}
-            terms = acer_policy_error(
-                **values, target_logit=logp_UBA, actions=action_UB, ratio=ratio_UBA, c_clip_ratio=learn.c_clip_ratio
-            )
-            policy_loss, bc_loss = (-term_UB1.mean() for term_UB1 in terms)
+            policy_loss = -(weight_UB1 * logp_UBA.gather(-1, index_UB1)).mean()
+            bc_loss = -(weight_UBA * logp_UBA).sum(-1, keepdim=True).mean()
             entropy = -(logp_UBA.exp() * logp_UBA).sum(-1).mean()
             loss = policy_loss + bc_loss - learn.entropy_weight * entropy
             return loss, {"policy_loss": policy_loss, "bc_loss": bc_loss, "entropy": entropy, "loss": loss}
 
         gradient_UBA, figures = torch.func.grad(negative_objective, has_aux=True)(logp_UBA.detach())
         if learn.trust_region:  # the bound holds for the gradient of each sample's own loss
-            gradients = [gradient_UBA * action_UB.numel()]
-            (bound_UBA,) = acer_trust_region_update(gradients, logp_UBA, average_UBA, learn.trust_region_value)
-            gradient_UBA = bound_UBA / action_UB.numel()
+            gradient_UBA = _bound(gradient_UBA * number, average_UBA.exp(), learn.trust_region_value) / number
         carrier = (gradient_UBA * logp_UBA).sum()  # its gradient is the changed one
         policy_loss = figures.pop("loss") + carrier - carrier.detach()
-        critic_loss = acer_value_error(q_UBA, target_UB1, action_UB).mean()
+        critic_loss = (0.5 * (target_UB1 - q_UBA.gather(-1, index_UB1)).square()).mean()
         figures |= {"kl_div": kl_divergence(average_UBA, logp_UBA.detach()), "critic_loss": critic_loss.detach()}
         return policy_loss + critic_loss, figures
 
@@ -172,3 +167,15 @@ class ACERPolicy(Policy):
 def _log_policy(logit: Tensor) -> Tensor:
     """Return log pi, `[..., A]`; it is finite where a logit of -inf forbids an action, so that pi log pi is 0."""
     return finite(logit.log_softmax(-1))
+
+
+def _bound(gradient_UBA: Tensor, average_UBA: Tensor, bound: float) -> Tensor:
+    """Return the closest gradients whose steps increase KL(pi_average || pi) by at most a bound (eq. 12).
+
+    Args:
+        gradient_UBA: gradients of each sample's loss by log pi.
+        average_UBA: pi_average; minus this is the gradient of the divergence by log pi.
+        bound: the largest increase per unit step.
+    """
+    excess_UB1 = (gradient_UBA * average_UBA).sum(-1, keepdim=True) - bound
+    return gradient_UBA - (excess_UB1 / average_UBA.square().sum(-1, keepdim=True)).clamp(min=0.0) * average_UBA

@@ -21,7 +21,8 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy.policy_gradient.a2c import A2CPolicy, flatten_rows
-from ding_lite.rl_utils.vtrace import vtrace_data, vtrace_error
+from ding_lite.rl_utils.distribution import log_prob, log_prob_entropy
+from ding_lite.rl_utils.vtrace import vtrace_advantage, vtrace_nstep_return
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
@@ -81,16 +82,19 @@ class IMPALAPolicy(A2CPolicy):
         next_value_UB = value_TB[1:].detach().clone()
         if "final_index" in batch:
             next_value_UB.view(-1)[batch["final_index"]] = output["value"][size + batch_size :].detach()
-        learned_from = (batch["action"], value_TB, batch["reward"])
         cuts = {"next_value": next_value_UB, "done": batch["done"], "traj_flag": batch["traj_flag"]}
-        (policy_loss, value_loss, entropy), return_UB = vtrace_error(
-            vtrace_data(logit_UB, batch["logit"], *learned_from, **cuts),
-            self._cfg.discount_factor,
-            learn.lambda_,
-            learn.rho_clip_ratio,
-            learn.c_clip_ratio,
-            learn.rho_pg_clip_ratio,
-        )
+        logp_UB, entropy_UB = log_prob_entropy(logit_UB, batch["action"])
+        with torch.no_grad():
+            ratio_UB = (logp_UB - log_prob(batch["logit"], batch["action"])).exp()
+            rho_UB, c_UB = ratio_UB.clamp(max=learn.rho_clip_ratio), ratio_UB.clamp(max=learn.c_clip_ratio)
+            gamma = self._cfg.discount_factor
+            return_UB = vtrace_nstep_return(rho_UB, c_UB, batch["reward"], value_TB, gamma, learn.lambda_, **cuts)
+            following_UB = torch.cat([return_UB[1:], next_value_UB[-1:]])
+            rho_pg_UB = ratio_UB.clamp(max=learn.rho_pg_clip_ratio)
+            adv_UB = vtrace_advantage(rho_pg_UB, batch["reward"], following_UB, value_TB[:-1], gamma, **cuts)
+        policy_loss = -(logp_UB * adv_UB).mean()
+        value_loss = (return_UB - value_TB[:-1]).square().mean()
+        entropy = entropy_UB.mean()
         loss = policy_loss + learn.value_weight * value_loss - learn.entropy_weight * entropy
         explained = 1.0 - (return_UB - value_TB[:-1]).var(correction=0) / return_UB.var(correction=0).clamp(min=1e-12)
         figures = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}

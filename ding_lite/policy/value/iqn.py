@@ -25,7 +25,8 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy.value.dqn import DQNPolicy
-from ding_lite.rl_utils.quantile import iqn_nstep_td_data, iqn_nstep_td_error
+from ding_lite.rl_utils.common import weighted_mean
+from ding_lite.rl_utils.quantile import quantile_loss
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -56,10 +57,14 @@ class IQNPolicy(DQNPolicy):
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the module's docstring, and detached figures; see `DQNPolicy._loss` for the batch."""
-        tau = batch["noise"]["tau"]
+        tau, kappa = batch["noise"]["tau"], self._cfg.learn.kappa
         online, target, next_action_B = self._outputs(batch, {"tau": tau["online"]}, {"tau": tau["target"]})
-        rows = (batch["action"], next_action_B, batch["reward"], batch["done"])
-        data = iqn_nstep_td_data(online["q"], target["q"], *rows, online["quantiles"], batch.get("weight"))
-        options = {"value_gamma": batch["value_gamma"], "cum_reward": True, "kappa": self._cfg.learn.kappa}
-        loss, loss_B = iqn_nstep_td_error(data, self._cfg.discount_factor, **options)
+        row_B = torch.arange(len(next_action_B), device=next_action_B.device)
+        theta_KB = online["q"][:, row_B, batch["action"]]
+        with torch.no_grad():
+            next_theta_KB = target["q"][:, row_B, next_action_B].masked_fill(batch["done"], 0.0)
+            target_KB = batch["reward"] + batch["value_gamma"] * next_theta_KB
+        tau_BK = online["quantiles"].reshape(theta_KB.shape).t()
+        loss_B = quantile_loss(theta_KB.t(), target_KB.t(), tau_BK, kappa) / (kappa or 1.0)
+        loss = weighted_mean(loss_B, batch.get("weight"))
         return loss, {"priority": loss_B.detach(), "q_value": online["logit"].detach()}

@@ -24,7 +24,8 @@ from torch import Tensor
 
 from ding_lite.model.noisy import draw_noise
 from ding_lite.policy.value.dqn import DQNPolicy
-from ding_lite.rl_utils.soft_q import m_q_1step_td_data, m_q_1step_td_error
+from ding_lite.rl_utils.common import pick, weighted_mean
+from ding_lite.rl_utils.soft_q import LOWEST_LOG_POLICY, action_gap, soft_value
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -45,14 +46,23 @@ class MDQNPolicy(DQNPolicy):
 
     def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the module's docstring for a batch as `DQNPolicy._loss` takes it."""
+        tau, alpha, action_B = self._cfg.entropy_tau, self._cfg.m_alpha, batch["action"]
         q_BA = self._output(self._model, batch, "obs", "online")["logit"]
         with torch.no_grad():
             target_q_BA = self._output(self._target_model, batch, "obs", "current")["logit"]
             next_q_BA = self._output(self._target_model, batch, "next_obs", "target")["logit"]
-        rows = (batch["action"], batch["reward"], batch["done"], batch.get("weight"))
-        data, cfg = m_q_1step_td_data(q_BA, target_q_BA, next_q_BA, *rows), self._cfg
-        loss, error_B, gap, clipped_B = m_q_1step_td_error(data, cfg.discount_factor, cfg.entropy_tau, cfg.m_alpha)
-        return loss, {"priority": error_B.abs(), "q_value": q_BA.detach(), "action_gap": gap, "clip_frac": clipped_B}
+            log_policy_B = tau * pick((target_q_BA / tau).log_softmax(-1), action_B)
+            bonus_B = alpha * log_policy_B.clamp(min=LOWEST_LOG_POLICY)
+            next_value_B = soft_value(next_q_BA, tau).masked_fill(batch["done"], 0.0)
+            target_B = batch["reward"] + bonus_B + self._cfg.discount_factor * next_value_B
+        error_B = target_B - pick(q_BA, action_B)
+        loss = weighted_mean(error_B.square(), batch.get("weight"))
+        return loss, {
+            "priority": error_B.detach().abs(),
+            "q_value": q_BA.detach(),
+            "action_gap": action_gap(target_q_BA),
+            "clip_frac": (log_policy_B < LOWEST_LOG_POLICY).to(q_BA.dtype),
+        }
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Any]:
         if not self._cfg.noisy_net:
