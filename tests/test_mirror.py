@@ -29,6 +29,7 @@ COVERED = {
     ],
     "model/test_qmix.py": ["model/agents.py"],
     "policy/policy_gradient/test_mappo.py": ["model/mavac.py"],
+    "policy/value/test_qmix.py": ["policy/value/wqmix.py"],
     "model/test_vac.py": ["model/actor_heads.py", "model/arguments.py"],
     "policy/test_base.py": ["policy/common_keys.py"],
     "policy/test_invariants.py": ["policy/checkpointed.py"],

@@ -30,14 +30,14 @@ NAMES = {
         ACER ActorCritic BC BDQ C51DQN ContinuousBC ContinuousQAC ConvEncoder DQN DRQN DiscreteBC DiscreteHead
         DiscreteQAC DistributionHead DuelingHead FCEncoder FQF FractionHead GTrXL HybridQAC IMPALAConvEncoder
         IQN MAVAC MLP NoisyLinear PDQN PG QAC QACDIST QACEnsemble QACQuantile QMix QRDQN QVAC QuantileHead RainbowDQN
-        RecurrentCore RecurrentQAC SQN VAC ValueNetwork create_encoder
+        RecurrentCore RecurrentQAC SQN VAC ValueNetwork WQMix create_encoder
     """,
     "ding_lite.policy": """
         A2CPolicy ACERPolicy BCPolicy BDQPolicy C51Policy CQLPolicy D4PGPolicy DDPGPolicy DQNPolicy DiscreteCQLPolicy
         DiscreteSACPolicy FQFPolicy IMPALAPolicy IQLPolicy IQNPolicy MAPPOPolicy MDQNPolicy PADDPGPolicy PDQNPolicy
         PGPolicy PPOOffPolicy PPOPolicy PQNPolicy Policy QMIXPolicy QRDQNPolicy R2D2Policy REDQPolicy
         RainbowDQNPolicy RecurrentSACPolicy RecurrentTD3Policy SACPolicy SQLPolicy SQNPolicy
-        TD3BCPolicy TD3Policy TQCPolicy
+        TD3BCPolicy TD3Policy TQCPolicy WQMIXPolicy
     """,
     "ding_lite.reward_model": "IcmRewardModel RewardModel RndRewardModel next_obs",
     "ding_lite.rl_utils": """

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from ding_lite.model.qac import QACEnsemble as QACEnsemble
     from ding_lite.model.qac import QACQuantile as QACQuantile
     from ding_lite.model.qmix import QMix as QMix
+    from ding_lite.model.qmix import WQMix as WQMix
     from ding_lite.model.recurrent import RecurrentCore as RecurrentCore
     from ding_lite.model.recurrent_qac import RecurrentQAC as RecurrentQAC
     from ding_lite.model.vac import PG as PG

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ding_lite.model.agents import STATE, agent_shape, fold_agents
-from ding_lite.model.arguments import ObsShape
+from ding_lite.model.arguments import ObsShape, with_arguments_of
 from ding_lite.model.mlp import MLP, Activation
 from ding_lite.model.q_learning import DQN, DRQN
 from ding_lite.torch_utils.normalizer import MASK
@@ -132,3 +132,66 @@ class QMix(nn.Module):
         output = self.q_network(own, prev_state=prev_state, episode_start=episode_start, final_index=final_index)
         states = tree_map(lambda leaf: leaf.unflatten(0, (-1, num)), {**output, "logit": {}})
         return states | {"logit": output["logit"].unflatten(1, rows[1:])}
+
+
+class JointMixer(nn.Module):
+    """Mixes the values of the agents' actions to a value of all of them, without a restriction.
+
+    Args:
+        agent_num: M.
+        state_size: G.
+        size: hidden features.
+    """
+
+    def __init__(self, agent_num: int, state_size: int, size: int = 256) -> None:
+        super().__init__()
+        self.advantage = MLP([state_size + agent_num, size, size, size, 1], output=True)
+        self.bias = MLP([state_size, size, 1], output=True)
+
+    def forward(self, q_XM: Tensor, state_XG: Tensor) -> Tensor:
+        """Return the value `[...]`."""
+        return (self.advantage(torch.cat([state_XG, q_XM], -1)) + self.bias(state_XG)).squeeze(-1)
+
+
+@MODEL_REGISTRY.register("wqmix")
+class WQMix(nn.Module):
+    """Two networks of QMIX: `tot`, and `star`, whose mixer is not restricted (Rashid et al. 2020, arXiv:2006.10800).
+
+    Args:
+        agent_num: M.
+        obs_shape: shape of what one agent observes.
+        action_shape: A.
+        global_obs_shape: G, the length of `global_state`.
+        **options: see `QMix`.
+    """
+
+    @with_arguments_of(QMix, without=("mixer",))
+    def __init__(
+        self,
+        agent_num: int,
+        obs_shape: ObsShape,
+        action_shape: int,
+        global_obs_shape: int | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        shapes = (agent_num, obs_shape, action_shape, global_obs_shape)
+        self.tot, self.star = (QMix(*shapes, **options) for _ in range(2))
+        self.star.mixer = JointMixer(agent_num, global_obs_shape)  # type: ignore[arg-type, assignment]
+
+    def forward(self, inputs: Any, mode: str = "compute_q", **options: Any) -> dict[str, Any]:
+        """Return the result of the method named `mode`, 'compute_q' or 'mix'."""
+        return self.mix(inputs, **options) if mode == "mix" else self.compute_q(inputs, **options)
+
+    def mix(self, state_XG: Tensor, q_X2M: Tensor) -> dict[str, Tensor]:
+        """Return `total_q` `[..., 2]`, Q_tot and Q*, for the values of the agents' actions in both networks."""
+        pairs = zip((self.tot, self.star), q_X2M.unbind(-2), strict=True)
+        return {"total_q": torch.stack([network.mix(state_XG, q_XM)["total_q"] for network, q_XM in pairs], -1)}
+
+    def compute_q(self, obs: dict[str, Tensor], prev_state: Any = None, **sequence: Any) -> dict[str, Any]:
+        """Return `logit` `[T, B, M, A]`, the values of `tot`, `both` `[T, B, 2, M, A]`, and states, see `QMix`."""
+        before = prev_state or {"tot": None, "star": None}
+        parts = {name: getattr(self, name)(obs, prev_state=state, **sequence) for name, state in before.items()}
+        logits = [part.pop("logit") for part in parts.values()]
+        states = {key: {name: part[key] for name, part in parts.items()} for key in parts["tot"]}
+        return states | {"logit": logits[0], "both": torch.stack(logits, 2)}

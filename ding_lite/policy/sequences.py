@@ -90,16 +90,16 @@ class RecurrentPolicy(Policy):
 
     stored_outputs = ("prev_state",)
 
-    def _unroll(self, network: nn.Module, batch: dict[str, Any]) -> tuple[Tensor, Tensor]:
-        """Return the `logit` of the rows after burn-in, and of their successors, both `[T - burnin_step, B, ...]`."""
+    def _unroll(self, network: nn.Module, batch: dict[str, Any], key: str = "logit") -> tuple[Tensor, Tensor]:
+        """Return an output for the rows after burn-in, and for their successors, both `[T - burnin_step, B, ...]`."""
         run, burnin = partial(self._run, network), self._cfg.burnin_step
         obs, start, state = batch["obs"], batch["episode_start"], self._to_device(batch["prev_state"])
         if burnin:
             with torch.no_grad():
                 first = tree_map(lambda leaf: leaf[:burnin], obs)
                 state = run(first, prev_state=state, episode_start=start[:burnin])["next_state"]
-        output, following = unroll(run, "logit", after_burnin(batch, burnin) | {"prev_state": state})
-        return output["logit"], following
+        output, following = unroll(run, key, after_burnin(batch, burnin) | {"prev_state": state})
+        return output[key], following
 
     def _priority(self, error_UB: Tensor) -> Tensor:
         """Return the priorities `[B]` of sequences with these absolute errors (Kapturowski et al. 2019, eq. 1)."""

@@ -88,6 +88,10 @@ OPTIONS = {
     "recurrent_td3": [
         [*parity.SEQUENCES["recurrent_td3"], "policy.priority=True", "policy.priority_IS_weight=True"],
     ],
+    "wqmix": [
+        parity.SEQUENCES["wqmix"],
+        ["policy.unroll_len=1", "policy.model.lstm_type=None", "policy.learn.wqmix_ow=False", "policy.nstep=3"],
+    ],
     "redq": [["policy.learn.actor_update_freq=2"]],
     "tqc": [["policy.nstep=3", "policy.priority=True", "policy.priority_IS_weight=True"]],
     "sac": [

@@ -40,38 +40,46 @@ from ding_lite.rl_utils.exploration import epsilon_greedy
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
 
+# Keys of QMIX and of what was made of it.
+QMIX_KEYS: dict[str, Any] = merge_keys(
+    SEQUENCE_KEYS,
+    dict(
+        nstep=1,
+        unroll_len=10,
+        burnin_step=0,
+        random_collect_size=0,
+        learn=dict(
+            update_per_collect=20,
+            batch_size=32,
+            optimizer="rmsprop",
+            learning_rate=0.0005,
+            adam_eps=1e-5,
+            weight_decay=1e-5,
+            grad_clip_type="clip_norm",
+            grad_clip_value=100.0,
+            target_theta=0.008,
+        ),
+        other=dict(
+            eps=dict(start=1.0, end=0.05, decay=50000),
+            replay_buffer=dict(replay_buffer_size=5000),
+        ),
+    ),
+)
+NOT_OF_QMIX = ("double", "noisy_net", "learn.target_update_freq")
+
 
 @POLICY_REGISTRY.register("qmix")
 class QMIXPolicy(RecurrentPolicy, DQNPolicy):
     """QMIX and VDN. Override `_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = merge_keys(
-        SEQUENCE_KEYS,
+        QMIX_KEYS,
         dict(
             type="qmix",
-            nstep=1,
-            unroll_len=10,
-            burnin_step=0,
-            random_collect_size=0,
-            learn=dict(
-                update_per_collect=20,
-                batch_size=32,
-                optimizer="rmsprop",
-                learning_rate=0.0005,
-                adam_eps=1e-5,
-                weight_decay=1e-5,
-                grad_clip_type="clip_norm",
-                grad_clip_value=100.0,
-                target_theta=0.008,
-                double_q=Key(False, "double Q-learning: the online network chooses the actions of the target"),
-            ),
-            other=dict(
-                eps=dict(start=1.0, end=0.05, decay=50000),
-                replay_buffer=dict(replay_buffer_size=5000),
-            ),
+            learn=dict(double_q=Key(False, "double Q-learning: the online network chooses the actions of the target")),
         ),
     )
-    config_without: ClassVar[tuple[str, ...]] = ("double", "noisy_net", "learn.target_update_freq")
+    config_without: ClassVar[tuple[str, ...]] = NOT_OF_QMIX
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.MultiDiscrete,)
     multi_agent = True
     model_type = "qmix"
@@ -88,7 +96,7 @@ class QMIXPolicy(RecurrentPolicy, DQNPolicy):
         """
         cfg = self._cfg
         learned = slice(cfg.burnin_step, cfg.burnin_step + cfg.unroll_len)
-        state_TBG, next_state_TBG = self._global_states(batch)
+        state_TBG, next_state_TBG = global_states(batch, cfg.burnin_step)
         q_TBMA, next_q_TBMA = self._unroll(self._model, batch)
         q_UBM = pick(q_TBMA[: cfg.unroll_len], batch["action"][learned])
         q_UB = self._mix(self._model, q_UBM, None if state_TBG is None else state_TBG[: cfg.unroll_len])
@@ -110,14 +118,6 @@ class QMIXPolicy(RecurrentPolicy, DQNPolicy):
         total: Tensor = self._run(network, state_TBG, mode="mix", q_XM=q_TBM)["total_q"]
         return total
 
-    def _global_states(self, batch: dict[str, Any]) -> tuple[Tensor | None, Tensor | None]:
-        """Return the global states of the rows after burn-in, and of their successors; None if there are none."""
-        if GLOBAL not in batch["obs"]:
-            return None, None
-        rows = after_burnin(batch, self._cfg.burnin_step) | {"prev_state": {}}
-        output, following = unroll(lambda obs, **_: {GLOBAL: obs[GLOBAL], "next_state": {}}, GLOBAL, rows)
-        return output[GLOBAL], following
-
     @torch.no_grad()
     def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Any]:
         output = self._collect_state.act(partial(self._run, self._model), obs)
@@ -128,3 +128,12 @@ class QMIXPolicy(RecurrentPolicy, DQNPolicy):
         output = self._eval_state.act(partial(self._run, self._model), obs)
         action = epsilon_greedy(output["logit"], self._cfg.eval.eps, generator=self._eval_random)
         return output | {"action": action}
+
+
+def global_states(batch: dict[str, Any], burnin: int) -> tuple[Any, Any]:
+    """Return the global states of the rows after burn-in, and of their successors; None if there are none."""
+    if GLOBAL not in batch["obs"]:
+        return None, None
+    rows = after_burnin(batch, burnin) | {"prev_state": {}}
+    output, following = unroll(lambda obs, **_: {GLOBAL: obs[GLOBAL], "next_state": {}}, GLOBAL, rows)
+    return output[GLOBAL], following

@@ -72,3 +72,33 @@ def test_di_engines_names_of_shapes_and_sizes_are_taken() -> None:
     assert cfg.policy.unroll_len == 7
     assert cfg.policy.learn.target_theta == 0.5
     assert cfg.policy.model.encoder_hidden_size_list == [8]
+
+
+@pytest.mark.parametrize("optimistic", [True, False])
+def test_weighted_qmix_counts_errors_at_good_actions_more(optimistic: bool) -> None:
+    words = ["unroll_len=1", "model.lstm_type=None", f"learn.wqmix_ow={optimistic}", "learn.alpha=0.25"]
+    cfg = parity.compile_problem("wqmix", "agents", [f"policy.{word}" for word in words])
+    policy: Any = parity.create_policy(cfg)
+    batch = parity.replay_everything(cfg, policy.to_samples(parity.collect_block(cfg)), parity.NUM_ENVS)
+    policy.learn(batch)  # the target network is another one from now on
+
+    def both(network: Any, obs: dict[str, Any]) -> torch.Tensor:
+        return network({key: part[None] for key, part in obs.items()})["both"][0]
+
+    def mixed(network: Any, obs: dict[str, Any], q_B2MA: torch.Tensor, action_BM: torch.Tensor) -> torch.Tensor:
+        q_B2M = torch.stack([q_B2MA[:, i].gather(-1, action_BM[..., None])[..., 0] for i in (0, 1)], 1)
+        return network(obs["global_state"], mode="mix", q_X2M=q_B2M)["total_q"].unbind(-1)
+
+    now, after = {key: part[0] for key, part in batch["obs"].items()}, batch["last_obs"]
+    online, target = policy.model, policy._target_model
+    q_B2MA, action_BM = both(online, now), batch["action"][0]
+    total_B, star_B = mixed(online, now, q_B2MA, action_BM)
+    _, next_B = mixed(target, after, both(target, after), both(online, after)[:, 0].argmax(-1))
+    y_B = (batch["reward"][0] + cfg.policy.discount_factor * next_B * ~batch["done"][0]).detach()
+    best_BM = q_B2MA[:, 0].argmax(-1)
+    _, best_star_B = mixed(online, now, q_B2MA, best_BM)
+    good_B = total_B < y_B if optimistic else (best_BM == action_BM).all(-1) | (y_B > best_star_B)
+    assert 0 < good_B.double().mean() < 1
+    weight_B = torch.where(good_B, 1.0, 0.25)
+    expected = (weight_B * (total_B - y_B).square() + (star_B - y_B).square()).mean()
+    torch.testing.assert_close(policy.loss(batch)[0], expected)
