@@ -252,8 +252,8 @@ def _rename_type(part: str, name: Any, path: str, notes: list[str]) -> Any:
 
 def choose_variant(user: dict[str, Any], notes: list[str]) -> None:
     """Replace the type of a policy by that of its variant for hybrid actions, a memory, or several agents."""
-    name, model = get_key(user, "policy.type"), get_key(user, "policy.model") or {}
-    memory = next(((key, model[key]) for key in ("lstm_type", "memory") if model.get(key) is not None), None)
+    name, keys = get_key(user, "policy.type"), ("model.lstm_type", "model.memory")
+    memory = next(((key, value) for key in keys if (value := get_key(user, f"policy.{key}")) is not None), None)
     if not isinstance(name, str):
         return
     if name == "r2d2_gtrxl":
@@ -262,7 +262,7 @@ def choose_variant(user: dict[str, Any], notes: list[str]) -> None:
     if name in HYBRID_POLICIES and "hybrid" in given_action_spaces(user).values():
         variant, option = HYBRID_POLICIES[name], "action_space='hybrid'"
     elif name in RECURRENT_POLICIES and memory is not None:
-        variant, option = RECURRENT_POLICIES[name], f"model.{memory[0]}={memory[1]!r}"
+        variant, option = RECURRENT_POLICIES[name], f"{memory[0]}={memory[1]!r}"
     elif name in AGENTS_POLICIES and get_key(user, "policy.multi_agent") is True:
         variant, option = AGENTS_POLICIES[name], "multi_agent=True"
         pop_key(user, "policy.multi_agent")

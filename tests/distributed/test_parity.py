@@ -172,7 +172,8 @@ States = dict[tuple[int, int], dict[str, Any]]  # by (number of ranks, rank), or
 @pytest.fixture(scope="module")
 def states(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[States]:
     """Yield the states of all cases that are tested."""
-    selected = {item.callspec.params.get("case") for item in request.session.items if hasattr(item, "callspec")}
+    here = (item for item in request.session.items if item.path == request.path and hasattr(item, "callspec"))
+    selected = {item.callspec.params.get("case") for item in here}
     POLICY_REGISTRY.update(BROKEN)
     folder = tmp_path_factory.mktemp("parity")
     torch.set_num_threads(1)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.distributed.launcher import run_ranks
+from tests.dizoo.extras import needs
 from tests.docs.test_docs import ROOT, blocks
 from tests.docs.test_extending import write_files
 
@@ -74,5 +75,17 @@ def test_a_figure_of_ones_own_is_recorded_with_each_evaluation(tmp_path: Path) -
     assert all(norm > 0 for norm in norms.values())
 
 
+@pytest.mark.slow
+def test_a_league_plays_against_checkpoints_of_its_run(tmp_path: Path) -> None:
+    needs("pettingzoo")
+    write_files(PAGE, tmp_path)
+    script = (tmp_path / "league.py").read_text()
+    (tmp_path / "league.py").write_text(script.replace("200_000", "22_000"))
+    done = run_ranks(["league.py"], nproc=1, timeout=200, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = (tmp_path / "league" / "metrics.jsonl").read_text().splitlines()
+    assert max(json.loads(line).get("league/opponents", 0) for line in lines) >= 2
+
+
 def test_every_block_of_the_page_is_run_here() -> None:
-    assert len(blocks(PAGE, "python")) == 4
+    assert len(blocks(PAGE, "python")) == 5
