@@ -24,6 +24,7 @@ from ding_lite.model.noisy import explore
 from ding_lite.policy.checkpointed import Checkpointed
 from ding_lite.policy.common_keys import COMMON_KEYS, check_actors, check_common_keys
 from ding_lite.rl_utils.distribution import mode
+from ding_lite.rl_utils.exploration import epsilon_at
 from ding_lite.torch_utils import networks
 from ding_lite.torch_utils.cuda_graph import CudaGraphs
 from ding_lite.torch_utils.data_parallel import synchronize_batchnorm, uses_ddp
@@ -438,8 +439,12 @@ class Policy(Checkpointed):
         return self._forward_eval(obs)
 
     def _begin_collect(self, envstep: int) -> dict[str, Any]:
-        """Return keyword arguments for `_forward_collect`, such as epsilon. It is called once before each collect."""
-        return {}
+        """Return keyword arguments for `_forward_collect`: epsilon, of a policy that has the keys `other.eps`.
+
+        It is called once before each collect.
+        """
+        eps = self._cfg.get("other", {}).get("eps")
+        return {"eps": epsilon_at(envstep, eps.start, eps.end, eps.decay, eps.type)} if eps else {}
 
     def _process_transition(
         self, obs: Any, policy_output: dict[str, Tensor], timestep: SimpleNamespace

@@ -33,7 +33,7 @@ from torch import Tensor
 
 from ding_lite.policy.common_keys import epsilon_keys
 from ding_lite.policy.continuous.ddpg import DDPGPolicy
-from ding_lite.rl_utils.exploration import epsilon_at, epsilon_greedy
+from ding_lite.rl_utils.exploration import epsilon_greedy
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -66,9 +66,6 @@ class PADDPGPolicy(DDPGPolicy):
         action = self._run(self._model.actor, batch["obs"])
         action["action_type"] = action["action_type"].softmax(-1)
         return -self._run_frozen(self._model.critic, batch["obs"], action=action)[0].mean(), {}
-
-    def _begin_collect(self, envstep: int) -> dict[str, Any]:
-        return {"eps": epsilon_at(envstep, **self._cfg.other.eps)}
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Any]:

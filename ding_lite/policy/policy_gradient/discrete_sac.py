@@ -29,7 +29,6 @@ from ding_lite.model.masks import allowed_actions, find_mask
 from ding_lite.policy.common_keys import epsilon_keys
 from ding_lite.policy.continuous.sac import SACPolicy
 from ding_lite.rl_utils.common import pick, sum_of_means
-from ding_lite.rl_utils.exploration import epsilon_at
 from ding_lite.rl_utils.q_continuous import temperature_error
 from ding_lite.rl_utils.soft_q import epsilon_softmax, soft_policy_value
 from ding_lite.utils.key import Key
@@ -93,9 +92,6 @@ class DiscreteSACPolicy(SACPolicy):
     def _alpha_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_alpha, and alpha as a figure, for a batch with `entropy_gap` `[B]`."""
         return temperature_error(self._alpha.learned, -batch["entropy_gap"], 0.0), {"alpha": self._alpha().detach()}
-
-    def _begin_collect(self, envstep: int) -> dict[str, Any]:
-        return {"eps": epsilon_at(envstep, **self._cfg.other.eps)}
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Tensor]:

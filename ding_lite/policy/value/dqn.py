@@ -33,7 +33,7 @@ from ding_lite.model.noisy import check_noisy, draw_noise, given_noise, request_
 from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import REPLAY_KEYS, TARGET_KEYS, epsilon_keys
 from ding_lite.rl_utils.common import pick, weighted_mean
-from ding_lite.rl_utils.exploration import epsilon_at, epsilon_greedy, spread_epsilon
+from ding_lite.rl_utils.exploration import epsilon_greedy, spread_epsilon
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
@@ -148,10 +148,7 @@ class DQNPolicy(Policy):
             check_noisy(self._model)
 
     def _begin_collect(self, envstep: int) -> dict[str, Any]:
-        if self._cfg.get("noisy_net"):
-            return {"eps": 0.0}
-        eps = self._cfg.other.eps
-        return {"eps": epsilon_at(envstep, eps.start, eps.end, eps.decay, eps.type)}
+        return {"eps": 0.0} if self._cfg.get("noisy_net") else super()._begin_collect(envstep)
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Tensor]:

@@ -34,7 +34,6 @@ from torch import Tensor
 from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import CRITIC_KEYS, NOISE_SIGMA, REPLAY_KEYS, epsilon_keys
 from ding_lite.rl_utils.common import pick, weighted_mean
-from ding_lite.rl_utils.exploration import epsilon_at
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -107,9 +106,6 @@ class PDQNPolicy(Policy):
         output = self._optimizers["dis"].step(self._dis_loss, batch)
         self._update_targets()
         return output
-
-    def _begin_collect(self, envstep: int) -> dict[str, Any]:
-        return {"eps": epsilon_at(envstep, **self._cfg.other.eps)}
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import epsilon_keys
 from ding_lite.policy.policy_gradient.a2c import flatten_rows, next_values
 from ding_lite.rl_utils.common import pick, weighted_mean
-from ding_lite.rl_utils.exploration import epsilon_at, epsilon_greedy
+from ding_lite.rl_utils.exploration import epsilon_greedy
 from ding_lite.rl_utils.policy_gradient import gae, gae_data
 from ding_lite.torch_utils.minibatch import explained_variance, minibatches, rank_sizes
 from ding_lite.utils.key import Key
@@ -97,10 +97,6 @@ class PQNPolicy(Policy):
         error_B = batch["return_"] - q_B
         loss = weighted_mean(error_B.square(), batch.get("weight"))
         return loss, {"q_value": q_B.detach(), "td_error": error_B.detach().abs()}
-
-    def _begin_collect(self, envstep: int) -> dict[str, Any]:
-        eps = self._cfg.other.eps
-        return {"eps": epsilon_at(envstep, eps.start, eps.end, eps.decay, eps.type)}
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Tensor]:

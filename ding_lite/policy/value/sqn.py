@@ -34,7 +34,6 @@ from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import REPLAY_KEYS, epsilon_keys
 from ding_lite.rl_utils.common import pick, weighted_mean
 from ding_lite.rl_utils.distribution import entropy
-from ding_lite.rl_utils.exploration import epsilon_at
 from ding_lite.rl_utils.q_continuous import temperature_error
 from ding_lite.rl_utils.soft_q import epsilon_softmax, soft_value
 from ding_lite.torch_utils.optimizer import Coefficient
@@ -130,9 +129,6 @@ class SQNPolicy(Policy):
     def _init_collect(self) -> None:
         if "q" not in self._optimizers:  # nothing is learned: the temperature is that of a loaded state
             self._alpha = Coefficient(self._cfg.learn.alpha).to(self._device, self._dtype)
-
-    def _begin_collect(self, envstep: int) -> dict[str, Any]:
-        return {"eps": epsilon_at(envstep, **self._cfg.other.eps)}
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Tensor]:
