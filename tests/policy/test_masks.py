@@ -48,14 +48,19 @@ def problem(name: str, kind: str, *more: str) -> tuple[Any, dict[str, Any]]:
     return cfg, parity.collect_block(cfg)
 
 
-@EACH
+OF_AGENTS = [(name, "agents", []) for name in OURS if POLICY_REGISTRY.find(name).multi_agent]
+
+
+@pytest.mark.parametrize(("name", "kind", "more"), [*CASES, *OF_AGENTS])
 def test_no_action_is_played_that_a_mask_forbids(name: str, kind: str, more: list[str]) -> None:
     policy = parity.create_policy(problem(name, kind, *more)[0])
-    mask = torch.rand(NUM, *([2] if kind == "multi_discrete" else []), 3) < 0.4
+    mask = torch.rand(NUM, *([] if kind == "discrete" else [2]), 3) < 0.4
     if kind == "multi_discrete":
         mask[:, 1, 2] = False  # the second branch has two options
     mask[..., 0] |= ~mask.any(-1)
     obs = {"observation": torch.randn(NUM, 4), "action_mask": mask}
+    if kind == "agents":
+        obs = parity.observations(name, NUM) | {"action_mask": mask}
     played = [policy.act(obs, explore=False)["action"]]
     for eps in (0.0, 0.5, 1.0) if "eps" in policy.begin_collect(0) else (None,):
         policy.reset()
