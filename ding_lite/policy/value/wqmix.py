@@ -53,11 +53,8 @@ class WQMIXPolicy(RecurrentPolicy, DQNPolicy):
     config_without: ClassVar[tuple[str, ...]] = NOT_OF_QMIX
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.MultiDiscrete,)
     multi_agent = True
+    model_type = "wqmix"
     logged_figures = ("q_value", "weight", "epsilon")
-
-    @staticmethod
-    def default_model() -> tuple[str, list[str]]:
-        return "wqmix", ["ding_lite.model"]
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the module's docstring for a batch as `QMIXPolicy._loss` takes it."""
