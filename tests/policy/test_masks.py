@@ -48,7 +48,7 @@ def problem(name: str, kind: str, *more: str) -> tuple[Any, dict[str, Any]]:
     return cfg, parity.collect_block(cfg)
 
 
-OF_AGENTS = [(name, "agents", []) for name in OURS if POLICY_REGISTRY.find(name).multi_agent]
+OF_AGENTS: Any = [(name, "agents", []) for name in OURS if POLICY_REGISTRY.find(name).multi_agent]
 
 
 @pytest.mark.parametrize(("name", "kind", "more"), [*CASES, *OF_AGENTS])
