@@ -43,7 +43,8 @@ def fold_agents(obs: Mapping[str, Tensor], dim: int, agent_id: bool) -> dict[str
     state = obs[STATE]
     num = state.shape[dim + 1]
     if agent_id:
-        state = torch.cat([state, torch.eye(num).to(state).expand(*state.shape[:-1], num)], -1)
+        number = torch.eye(num, dtype=state.dtype, device=state.device)
+        state = torch.cat([state, number.expand(*state.shape[:-1], num)], -1)
     folded = {STATE: state, **{key: obs[key] for key in (MASK, GLOBAL) if key in obs}}
     if GLOBAL in folded and folded[GLOBAL].ndim == dim + 2:
         folded[GLOBAL] = folded[GLOBAL].unsqueeze(dim + 1).expand(*state.shape[: dim + 2], -1)
