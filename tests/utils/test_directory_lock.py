@@ -74,7 +74,9 @@ main(sys.argv[1:])
 
 @pytest.mark.slow
 def test_without_locks_a_run_ends_when_another_one_goes_on_in_its_directory(tmp_path: Path) -> None:
+    # the second run must have read a checkpoint before the first one removes it
     often = ["policy.learn.learner.hook.save_ckpt_after_iter=20", "env.stop_value=None"]
+    often += ["policy.learn.learner.hook.keep_ckpt=0", "policy.learn.learner.hook.save_replay_buffer=False"]
     command = ["-c", WITHOUT_LOCKS, "train", "-c", str(CONFIG), *SHORT, *often, "max_env_step=10000000"]
     first = start_forked(command, cwd=tmp_path)
     wait_until(lambda: any(tmp_path.glob("run/ckpt/iteration_*.pth.tar")), first)
