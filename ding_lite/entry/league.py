@@ -34,7 +34,7 @@ class League(Callback):
 
     def __init__(self, newest: float = 0.5, best: float = 0.2, attribute: str = "opponent", seed: int = 0) -> None:
         self._newest, self._best, self._attribute, self._seed = newest, best, attribute, seed
-        self._score = -math.inf  # of the newest evaluation
+        self._score = -math.inf  # mean return of the newest evaluation
         self._scores: dict[str, float] = {}  # by path of each checkpoint, in order of time
 
     def after_evaluation(self, run: WatchedRun, info: Mapping[str, Any]) -> None:

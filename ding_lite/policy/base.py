@@ -439,10 +439,7 @@ class Policy(Checkpointed):
         return self._forward_eval(obs)
 
     def _begin_collect(self, envstep: int) -> dict[str, Any]:
-        """Return keyword arguments for `_forward_collect`: epsilon, of a policy that has the keys `other.eps`.
-
-        It is called once before each collect.
-        """
+        """Return keyword arguments for `_forward_collect`: epsilon, of a policy that has the keys `other.eps`."""
         eps = self._cfg.get("other", {}).get("eps")
         return {"eps": epsilon_at(envstep, eps.start, eps.end, eps.decay, eps.type)} if eps else {}
 

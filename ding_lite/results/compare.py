@@ -29,7 +29,7 @@ class Row:
     threshold: float | None  # return to reach; None: unknown
     reached: int  # number of runs that reached it
     steps: float  # median env steps until a run first reached it, infinite unless more than half did
-    seconds: float  # the same in seconds of training
+    seconds: float  # median seconds of training until then
     # probability that a run's last return exceeds one of the reference group; None for that group itself
     better: Estimate | None
 

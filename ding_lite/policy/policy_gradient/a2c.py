@@ -154,7 +154,7 @@ def next_values(block: dict[str, Any], value_TN: Tensor, run: Callable[[Any], Te
     obs, num_envs, final = block["last_obs"], value_TN.shape[1], "final_index" in block
     if final:
         obs = tree_map(lambda *parts: torch.cat(parts), obs, block["final_obs"])
-    value_X = run(obs).to(value_TN.dtype)  # of the N newest observations, then of the K final ones
+    value_X = run(obs).to(value_TN.dtype)  # N values of the newest observations, then K of the final ones
     next_value_TN = torch.cat([value_TN[1:], value_X[None, :num_envs]])
     if final:
         next_value_TN.view(-1)[block["final_index"]] = value_X[num_envs:]

@@ -29,7 +29,7 @@ class Peer(NamedTuple):
     born: str  # start time of the process, which tells it from a later one with the same id
     host: str  # name of its machine
     machine: str  # ranks with the same value see each other's processes
-    error_file: str = ""  # where the launcher looks for the cause of a failure; may be empty
+    error_file: str = ""  # file in which the launcher looks for the cause of a failure; may be empty
     versions: Mapping[str, str] = {}  # versions of the packages that compute
     gpu: str = ""  # id of the GPU that it uses; empty if it has none
     nccl: bool = True  # whether its torch has nccl
