@@ -41,7 +41,7 @@ from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.ranks.ranks import get_world_size
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.seed import random_state, set_random_state
-from ding_lite.utils.tree import tree_map
+from ding_lite.utils.tree import tree_leaves, tree_map
 
 DEVICES = ("cpu", "cuda")
 
@@ -138,7 +138,7 @@ class Agent:
         if rows != self._rows or deterministic != self._greedily:
             self._begin(rows, deterministic)
         output = self.policy.act(batch, not deterministic, **({} if deterministic else self._explore))
-        self._remembers = self._remembers or "prev_state" in output
+        self._remembers = self._remembers or bool(list(tree_leaves(output.get("prev_state", {}))))
         action = self._units.to_env(tree_map(lambda leaf: leaf.cpu().numpy(), output["action"]))
         return action if number else tree_map(lambda leaf_N: leaf_N[0], action)
 

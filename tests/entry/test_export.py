@@ -27,6 +27,7 @@ needs_onnx = pytest.mark.skipif(importlib.util.find_spec("onnxscript") is None, 
         "hybrid",
         "dict",
         "masked",
+        "agents",
         *(pytest.param(case, marks=pytest.mark.slow) for case in ("several", "bits")),
     ],
 )
@@ -38,6 +39,7 @@ def test_pt2_needs_torch_only_and_holds_the_whole_way_from_observation_to_action
         "bits": lambda: spaces_agent("vector", "bits"),
         "dict": lambda: spaces_agent("dict", "late", policy="dqn"),
         "masked": lambda: make_agent(make_setup(parity_env("multi_discrete") | {"masked": True}, "bdq")),
+        "agents": lambda: make_agent(make_setup(parity_env("agents"), "qmix", "policy.model.lstm_type=None")),
     }[case]()
     agent.export("agent.pt2")
     module: Any = torch.export.load("agent.pt2").module()
