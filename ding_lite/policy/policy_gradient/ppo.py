@@ -116,9 +116,9 @@ class PPOPolicy(Policy):
     def __init__(self, cfg: EasyDict, *args: Any, **kwargs: Any) -> None:
         """Build the policy as `Policy` does. Without the learn mode it can still compute its loss."""
         self._sequences = Sequences(self) if remembers(cfg.model) else None
-        self._penalises_kl = bool(cfg.learn.kl_beta)  # also by a schedule, which may pass through 0
         self._adapted_kl_beta: float | None = None  # value after changes by `kl_adaptive`
         super().__init__(cfg, *args, **kwargs)
+        self._kl_is_scheduled = isinstance(self._schedules.follower("learn.kl_beta"), Scheduled)
 
     def _create_model(self) -> nn.Module:
         return init_parameters(super()._create_model(), self._cfg)
@@ -216,7 +216,7 @@ class PPOPolicy(Policy):
         with torch.no_grad():
             figures["approx_kl"] = -weighted_mean(logp_B - logp_old_B, weight_B)
             figures["clipfrac"] = weighted_mean(((ratio_B - 1.0).abs() > clip).to(ratio_B.dtype), weight_B)
-        if (self._penalises_kl and pretrained is None) or learn.get("target_kl") is not None:
+        if ((self._kl_is_scheduled or self._kl_beta) and pretrained is None) or learn.get("target_kl") is not None:
             figures["kl"] = weighted_mean(kl_divergence(batch["logit"], output["logit"]), weight_B)
         if pretrained is not None:
             figures["kl_div"] = pretrained_kl(output["logit"], pretrained, batch["action"], learn.kl_type, weight_B)
