@@ -15,8 +15,7 @@ from typing import Any
 
 from easydict import EasyDict
 
-from ding_lite.cli.options import show
-from ding_lite.cli.parsers import Command, create_whole_parser
+from ding_lite.cli.parsers import Command, create_whole_parser, show
 from ding_lite.config import schema as sc
 from ding_lite.results.table import fold_text
 from ding_lite.utils.key import SECTION, get_key

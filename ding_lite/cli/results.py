@@ -10,10 +10,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ding_lite.cli.options import add_paths, check_at_least, show, show_notes, write_file
-from ding_lite.cli.parsers import Command
+from ding_lite.cli.parsers import Command, add_paths, check_at_least, show, show_notes, write_file
 from ding_lite.results.cleaning import Removal, find_checkpoints, find_unevaluated, list_runs, remove, size_of
-from ding_lite.results.compare import compare_groups, render_csv, render_markdown, render_text
+from ding_lite.results.compare import (
+    compare_groups,
+    describe_scores,
+    read_references,
+    render_csv,
+    render_markdown,
+    render_text,
+    score_groups,
+    score_table,
+)
 from ding_lite.results.groups import Group, describe_groups, group_runs
 from ding_lite.results.plot import (
     FORMATS,
@@ -26,7 +34,6 @@ from ding_lite.results.plot import (
 )
 from ding_lite.results.report import ReportOptions, render_report
 from ding_lite.results.run import AXES, RETURN, Run, check_figure, find_directories, find_runs
-from ding_lite.results.scores import describe_scores, read_references, score_groups, score_table
 from ding_lite.results.statistics import AVERAGES
 from ding_lite.results.table import fold_text, show_size
 from ding_lite.utils.registry import UserError

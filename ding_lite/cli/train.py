@@ -1,10 +1,12 @@
-"""The commands that train: with our options, with those of DI-engine, or on from a checkpoint."""
+"""The commands that train: with our options, with those of DI-engine, on from a checkpoint, or many trials."""
 
 from __future__ import annotations
 
 import argparse
+import warnings
 
-from ding_lite.cli.options import (
+from ding_lite.cli.parsers import (
+    Command,
     add_jobs,
     add_processes,
     add_run_options,
@@ -14,9 +16,8 @@ from ding_lite.cli.options import (
     check_seeds,
     start,
 )
-from ding_lite.cli.parsers import Command
 from ding_lite.entry.pipelines import MODES
-from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.registry import ConfigError, UserError, load_extra
 
 WORDS = {  # DI-engine's options, and the key that each of them sets
     "--env-step": "max_env_step",
@@ -75,7 +76,7 @@ class Train(Command):
             args.seed, args.resume = (args.seeds or [None])[0], None
             start(args)
             return
-        from ding_lite.cli.seeds import run_seeds  # noqa: PLC0415  (reading a config loads torch)
+        from ding_lite.cli.running import run_seeds  # noqa: PLC0415  (reading a config loads torch)
 
         raise SystemExit(run_seeds(args))
 
@@ -117,7 +118,7 @@ class Resume(Command):
             args.resume = args.directories[0]
             start(args)
             return
-        from ding_lite.cli.seeds import resume_runs  # noqa: PLC0415  (reading a config loads torch)
+        from ding_lite.cli.running import resume_runs  # noqa: PLC0415  (reading a config loads torch)
 
         raise SystemExit(resume_runs(args))
 
@@ -195,3 +196,72 @@ def _find_mistake(args: argparse.Namespace) -> str:
             "policy.learn.learner.hook.load_ckpt_before_run=FILE"
         )
     return "-c is missing: give the config file to train" if args.config is None else ""
+
+
+class Sweep(Command):
+    """Search for the best values of some keys, with Optuna.
+
+    key=low..high is a range of numbers, with :log, :int or a step such as :0.1 after it; key=a,b,c is a choice; any
+    other key=value is the same in all trials. A trial trains with each seed, and its score is the mean of their best
+    evaluations. Trials that fall behind are ended early. The same command continues a sweep, and several machines may
+    share one.
+    """
+
+    usage = """-c FILE key=low..high|a,b,c ... [--trials N] [--jobs J] [-s SEED ...] [--storage URL] [--submit slurm]
+         [key=value ...]"""
+    examples = """
+    ding_lite sweep -c CONFIG policy.learn.learning_rate=1e-4..1e-2:log policy.learn.batch_size=32,64 max_env_step=20000
+    ding_lite sweep -c CONFIG policy.nstep=1..5 --trials 30 --jobs 2 -s 0 1 2 max_env_step=20000
+    ding_lite sweep -c CONFIG policy.nstep=1,3 policy.learn.batch_size=32,64 --sampler grid -o grid
+    ding_lite sweep -c CONFIG policy.nstep=1..5 --storage postgresql://USER@HOST/DATABASE
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "-c", "--config", required=True, metavar="FILE", help="file with main_config and create_config"
+        )
+        parser.add_argument(
+            "--trials",
+            type=int,
+            metavar="N",
+            help="trials of the whole sweep (default: 20; with a grid, all its points)",
+        )
+        parser.add_argument("--jobs", type=int, default=1, metavar="J", help="trials side by side (default: 1)")
+        add_seeds(parser, "runs of each trial (default: the config's)")
+        parser.add_argument(
+            "--score", choices=("best", "last"), default="best", help="evaluation of a run that counts (default: best)"
+        )
+        parser.add_argument("--sampler", choices=("tpe", "random", "grid"), default="tpe", help="default: tpe")
+        parser.add_argument("--pruner", choices=("median", "none"), default="median", help="default: median")
+        parser.add_argument(
+            "--prune-after", type=int, default=5, metavar="N", help="complete trials before any is pruned (default: 5)"
+        )
+        parser.add_argument(
+            "-o", "--output", default="", metavar="DIR", help="the sweep's directory (default: EXP_NAME_sweep)"
+        )
+        parser.add_argument(
+            "--storage", default="", metavar="URL", help="database of Optuna, or path of a journal (default: in DIR)"
+        )
+        add_run_options(parser)
+
+    def run(self, args: argparse.Namespace) -> None:
+        args.mode = None
+        check_run_options(args)
+        check_seeds(args)
+        check_at_least(args, trials=1, jobs=1, prune_after=0)
+        optuna = load_extra("optuna", "sweep")
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        warnings.filterwarnings("ignore", module=r"optuna|ding_lite\.sweep")  # its remarks about each trial
+        from ding_lite.cli.running import check_limits, split_words  # noqa: PLC0415  (it loads torch)
+        from ding_lite.config import read_pair  # noqa: PLC0415
+        from ding_lite.sweep.driver import Sweep  # noqa: PLC0415
+        from ding_lite.sweep.study import first_values, read_words, to_words  # noqa: PLC0415
+        from ding_lite.utils.ranks.launch_environment import read_launch  # noqa: PLC0415
+
+        if read_launch() is not None:
+            raise UserError("A sweep starts processes of its own: leave the launcher out.")
+        space, words = read_words(args.words)
+        limits, words = split_words(words)
+        pair = read_pair(args.config)
+        saved_limits = check_limits(pair, limits, [*words, *to_words(first_values(space))])
+        raise SystemExit(Sweep(args, pair, space, words, limits).run(saved_limits))

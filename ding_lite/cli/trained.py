@@ -10,8 +10,7 @@ import shlex
 import sys
 from typing import Any
 
-from ding_lite.cli.options import add_checkpoint, add_playing, check_at_least
-from ding_lite.cli.parsers import Command
+from ding_lite.cli.parsers import Command, add_checkpoint, add_playing, check_at_least
 from ding_lite.utils.registry import ConfigError
 
 FORMATS = ("mp4", "gif")
@@ -37,7 +36,7 @@ class Eval(Command):
 
     def run(self, args: argparse.Namespace) -> None:
         from ding_lite.cli.running import evaluate  # noqa: PLC0415  (it loads torch)
-        from ding_lite.entry.eval_entry import find_pair  # noqa: PLC0415
+        from ding_lite.entry.agent import find_pair  # noqa: PLC0415
         from ding_lite.results.run import find_checkpoint  # noqa: PLC0415
 
         checkpoint = find_checkpoint(args.path)

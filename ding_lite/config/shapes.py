@@ -1,7 +1,13 @@
-"""Fits a compiled config to its environment: the model's shapes, and whether the policy takes the actions."""
+"""Fits a compiled config to its environment and its rank: the shapes of the model, and the sizes of `policy.divide`.
+
+If `policy.divide` says that sizes are those of all ranks together, a rank gets whole environments, in order, and of
+everything else what belongs to them: so all environments take equally many steps between two updates, keep equally many
+rows in replay, and a sample is drawn as often on whichever rank it is. Ranks differ by one environment at most.
+"""
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import gymnasium
@@ -13,7 +19,7 @@ from ding_lite.config.checks import check_memory, check_observations
 from ding_lite.config.compat import given_action_spaces
 from ding_lite.envs.masks import CHOICES, find_mask_space
 from ding_lite.envs.spaces import EnvSpec
-from ding_lite.utils.key import describe, get_key, matches
+from ding_lite.utils.key import describe, get_key, matches, set_key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 # Values of `action_space` that name a kind of actions, and the spaces that have it. Others say what the model returns.
@@ -23,6 +29,9 @@ KINDS: dict[str, type] = {
     "continuous": gymnasium.spaces.Box,
     "hybrid": gymnasium.spaces.Dict,
 }
+ENVS, BATCH = "env.collector_env_num", "policy.learn.batch_size"
+# Sizes of which each environment has an equal part.
+PARTS = ("policy.collect.n_sample", "policy.collect.n_episode", "policy.other.replay_buffer.replay_buffer_size")
 
 
 def set_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) -> None:
@@ -253,3 +262,65 @@ def _obs_shape_of(space: gymnasium.Space[Any]) -> Any:
     if mask is not None:
         shapes["action_mask"] = _shape_of(mask)
     return None if None in shapes.values() else shapes
+
+
+def share(total: int, rank: int, ranks: int) -> range:
+    """Return which of `total` things a rank has: they are dealt in order, and ranks differ by one at most."""
+    quotient, more = divmod(total, ranks)
+    first = rank * quotient + min(rank, more)
+    return range(first, first + quotient + (rank < more))
+
+
+def total(cfg: EasyDict, path: str, ranks: int) -> int:
+    """Return a size of all ranks together, of a compiled config that is not divided yet; 0 if it has none."""
+    return (get_key(cfg, path) or 0) * (1 if cfg.policy.get("divide") else ranks)
+
+
+def divide(cfg: EasyDict, rank: int, ranks: int) -> EasyDict:
+    """Return the config of one rank: without `policy.divide` the compiled config itself, else a copy with its sizes.
+
+    `random_collect_size` stays that of all ranks. On-policy, `batch_size` may become a fraction: each collect is cut
+    into as many minibatches as one process would make.
+    """
+    if not cfg.policy.get("divide"):
+        return cfg
+    own, learns_from = copy.deepcopy(cfg), POLICY_REGISTRY.find(cfg.policy.type).learns_from
+    if learns_from == "dataset":
+        own.policy.learn.batch_size = _part(cfg, BATCH, ranks, 1, ranks)
+        return own
+    num_envs = cfg.env.collector_env_num
+    shares = [share(num_envs, each, ranks) for each in range(ranks)]
+    _check_enough(ENVS, num_envs, [len(each) for each in shares])
+    own.env.collector_env_num = len(shares[rank])
+    for path in PARTS:
+        if get_key(cfg, path) is not None:
+            parts = [_part(cfg, path, num_envs, len(each), ranks) for each in shares]  # all of them: all ranks fail
+            set_key(own, path, parts[rank])
+    size = cfg.policy.learn.batch_size
+    if learns_from == "collect":
+        own.policy.learn.batch_size = size / ranks
+        return own
+    batches = [size * each.stop // num_envs - size * each.start // num_envs for each in shares]
+    _check_enough(BATCH, size, batches)
+    own.policy.learn.batch_size = batches[rank]
+    return own
+
+
+def _part(cfg: EasyDict, path: str, parts: int, number: int, ranks: int) -> int:
+    """Return the share of one rank in a size, `number` of equal `parts`."""
+    value = get_key(cfg, path)
+    if value * number % parts:
+        below, above = value // parts * parts, -(-value // parts) * parts
+        raise ConfigError(
+            f"{path}={value} is shared by {ranks} ranks (policy.divide): expected a multiple of {parts}, such as "
+            f"{f'{below} or ' if below else ''}{above}."
+        )
+    return int(value * number // parts)
+
+
+def _check_enough(path: str, value: int, shares: list[int]) -> None:
+    if min(shares) < 1:
+        raise ConfigError(
+            f"{path}={value} is shared by {len(shares)} ranks (policy.divide): set at least {len(shares)}, or start at "
+            f"most {value} ranks."
+        )

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from ding_lite.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from ding_lite.entry.agent import evaluate_checkpoint as evaluate_checkpoint
     from ding_lite.entry.callbacks import Callback as Callback
+    from ding_lite.entry.callbacks import League as League
     from ding_lite.entry.demo_data import collect_demo_data as collect_demo_data
-    from ding_lite.entry.eval_entry import evaluate_checkpoint as evaluate_checkpoint
     from ding_lite.entry.launcher import LaunchError as LaunchError
     from ding_lite.entry.launcher import launch as launch
-    from ding_lite.entry.league import League as League
     from ding_lite.entry.pipelines import find_pipeline as find_pipeline
     from ding_lite.entry.rollout_dataset import RolloutDataset as RolloutDataset
     from ding_lite.entry.serial_entry import serial_pipeline as serial_pipeline

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ding_lite.config.division import share
+from ding_lite.config.shapes import share
 from ding_lite.utils.checkpoint.file import CheckpointError
 from ding_lite.utils.seed import derive_seeds, random_state, set_seed
 from ding_lite.utils.tree import tree_map

@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch import nn
 
 from ding_lite.config import read_pair
-from ding_lite.config.division import share
+from ding_lite.config.shapes import share
 from ding_lite.entry.keeper import LONG_TRAINED, load_model, trained_env_steps
 from ding_lite.entry.setup import RunSetup, policy_process, prepare_run
 from ding_lite.envs import derive_seeds

@@ -1,13 +1,15 @@
 """Turns a user's config pair into a `RunSetup`, which builds the parts of a run, and prepares the process for it.
 
 The steps are: read the file, compile the config, compare it across ranks, check it against the environment, and build
-the policy, the collector, the evaluator and the replay buffer.
+the policy, the collector, the evaluator and the replay buffer. A model or policy of the user's own acts once, which
+shows whether it fits.
 """
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
+import inspect
 import math
 import os
 import re
@@ -21,13 +23,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import torch
 from easydict import EasyDict
-from torch import nn
+from gymnasium.spaces import Discrete
+from gymnasium.vector.utils import batch_space
+from torch import Tensor, nn
 
 from ding_lite.config import compile_config, set_shapes
-from ding_lite.config.division import divide, share, total
-from ding_lite.entry.model_check import check_model
+from ding_lite.config.shapes import divide, share, total
 from ding_lite.entry.pipelines import check_pipeline, check_reward_model
 from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
 from ding_lite.envs.spaces import load_spec
@@ -39,10 +43,11 @@ from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils.passwords import fill_in
 from ding_lite.utils.ranks.collectives import all_gather_object
 from ding_lite.utils.ranks.launch_environment import LOCAL_RANK, usable_cores
-from ding_lite.utils.ranks.peers import describe_values
+from ding_lite.utils.ranks.meeting import describe_values
 from ding_lite.utils.ranks.ranks import get_local_world_size, get_rank, get_world_size
 from ding_lite.utils.registry import (
     BUFFER_REGISTRY,
+    MODEL_REGISTRY,
     POLICY_REGISTRY,
     REWARD_MODEL_REGISTRY,
     TRACKER_REGISTRY,
@@ -65,6 +70,8 @@ MAY_DIFFER = {
 }
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
 LARGEST_KEPT = 32 << 20  # bytes, glibc's upper bound for M_MMAP_THRESHOLD
+NUM = 2  # observations of the trial
+OURS = "ding_lite."  # modules whose policies and models fit each other
 
 
 @dataclass(frozen=True)
@@ -305,10 +312,10 @@ def check_same_config(cfg: Mapping[str, Any], **limits: Any) -> None:
     values = {key: repr(value) for key, value in dotted_items({**cfg, **limits}) if key not in MAY_DIFFER}
     digest = hashlib.sha256(repr(sorted(values.items())).encode()).digest()
     if len(set(all_gather_object(digest))) > 1:
-        raise UserError(_describe(all_gather_object(values)))
+        raise UserError(_describe_differences(all_gather_object(values)))
 
 
-def _describe(configs: list[dict[str, str]]) -> str:
+def _describe_differences(configs: list[dict[str, str]]) -> str:
     """Return one line with the keys that differ and each rank's values; keys that explain other differences first."""
     keys = set().union(*configs)
     differing = [key for key in keys if len({config.get(key) for config in configs}) > 1]
@@ -381,3 +388,81 @@ def keep_freed_memory() -> None:
             libc = ctypes.CDLL("libc.so.6")
             libc.mallopt(M_MMAP_THRESHOLD, LARGEST_KEPT)
             libc.mallopt(M_TRIM_THRESHOLD, 1 << 30)
+
+
+def check_model(policy: Policy, spec: EnvSpec, fields: tuple[str, ...]) -> None:
+    """Act once on observations drawn at random, if the policy or its model is the user's own.
+
+    Random generators and the policy's memory of episodes are as before.
+    """
+    if all(type(each).__module__.startswith(OURS) for each in (policy, policy.model)):
+        return
+    state = random_state()
+    space = batch_space(spec.observation_space, NUM)
+    space.seed(0)
+    obs = space.sample()
+    if isinstance(obs, dict) and "action_mask" in obs:
+        obs["action_mask"] = np.ones_like(obs["action_mask"])
+    if "eval" in fields:
+        _try(policy, lambda batch: policy.act(batch, explore=False), obs, spec)
+        policy.reset(explore=False)
+    if "collect" in fields:
+        kwargs = policy._begin_collect(0)  # `begin_collect` would count a collect
+        _try(policy, lambda batch: policy.act(batch, **kwargs), obs, spec)
+        policy.reset()
+    set_random_state(state)
+
+
+def _try(policy: Policy, act: Callable[[Any], dict[str, Any]], obs: Any, spec: EnvSpec) -> None:
+    """Act, and check what is returned."""
+    seen: list[Any] = []
+    hook = policy.model.register_forward_hook(lambda _, __, output: seen.append(output))
+    try:
+        output = act(obs)
+        problem = _find_problem(output, spec)
+    except (TypeError, KeyError, IndexError, AttributeError, ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        problem = f"{type(error).__name__}: {reason}" + (f" after it returned {_describe(seen[-1])}" if seen else "")
+    finally:
+        hook.remove()
+    if problem:
+        name, expected = type(policy.model).__name__, _expected(policy)
+        raise ConfigError(f"Model '{name}' does not fit policy '{policy.current_config.type}': {problem}.{expected}")
+
+
+def _find_problem(output: Any, spec: EnvSpec) -> str:
+    """Return what is wrong with a policy's output; empty if it fits."""
+    if not isinstance(output, dict) or "action" not in output:
+        return f"expected a dict with 'action', got {_describe(output)}"
+    rows = {key: output[key] for key in ("action", "logit", "value") if isinstance(output.get(key), Tensor)}
+    for key, value in rows.items():
+        if value.ndim == 0 or len(value) != NUM or (key == "value" and value.shape == (NUM, 1)):
+            shape = f"[{NUM}]" if key == "value" else f"[{NUM}, ...]"
+            return f"'{key}': expected {shape} for {NUM} observations, got {_describe(value)}"
+    space, logit = spec.action_space, rows.get("logit")
+    if isinstance(space, Discrete) and logit is not None and logit.ndim == 2 and logit.shape[1] != space.n:
+        return f"'logit': expected [{NUM}, {space.n}], a number for each action, got {_describe(logit)}"
+    if not isinstance(space, Discrete) and space.shape and "action" in rows and rows["action"].shape[1:] != space.shape:
+        return f"'action': expected {[NUM, *space.shape]}, got {_describe(rows['action'])}"
+    return ""
+
+
+def _describe(value: Any) -> str:
+    """Return types and shapes in one line, such as 'a dict of logit [2, 3]'."""
+    if isinstance(value, dict):
+        return f"a dict of {', '.join(f'{key} {_shape(each)}' for key, each in value.items())}"
+    return f"a {type(value).__name__} {_shape(value)}".rstrip()
+
+
+def _shape(value: Any) -> str:
+    return str(list(value.shape)) if hasattr(value, "shape") else ""
+
+
+def _expected(policy: Policy) -> str:
+    """Return a sentence about the policy's usual model; empty if the model is one."""
+    usual: Any = MODEL_REGISTRY.get(policy.default_model()[0])
+    if usual is None or isinstance(policy.model, usual):
+        return ""
+    called = "" if usual.forward is nn.Module.forward else f".forward{inspect.signature(usual.forward)}"
+    described = inspect.getdoc(usual if not called else usual.forward) or ""
+    return f" Expected, as {usual.__name__}{called}: {' '.join(described.split()).partition('. ')[0].rstrip('.')}."

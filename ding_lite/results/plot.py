@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from ding_lite.results.compare import Scores
 from ding_lite.results.groups import Group
 from ding_lite.results.run import RETURN, Floats, Run
-from ding_lite.results.scores import Scores
 from ding_lite.results.statistics import average, intervals, performance_profile, stratified_intervals
 from ding_lite.results.table import fold_text
 from ding_lite.utils.registry import UserError, load_extra

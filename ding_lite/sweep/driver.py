@@ -27,14 +27,32 @@ from ding_lite.config import compile_config, save_config
 from ding_lite.results.groups import short_value, shorten
 from ding_lite.results.run import RETURN, Evaluations
 from ding_lite.results.table import Table, show_number
-from ding_lite.sweep.space import Space, Value, check_space, first_values, grid, to_words
-from ding_lite.sweep.study import ERROR, RUNS, UNFINISHED, SharedStudy, first_number, open_study
+from ding_lite.sweep.study import (
+    ERROR,
+    RUNS,
+    UNFINISHED,
+    SharedStudy,
+    Space,
+    Value,
+    check_space,
+    first_number,
+    first_values,
+    grid,
+    open_study,
+    to_words,
+)
 from ding_lite.utils.checkpoint.run_directory import has_checkpoint, new_name, read_result
 from ding_lite.utils.directory_lock import is_active
 from ding_lite.utils.passwords import hide_passwords
 from ding_lite.utils.registry import UserError, load_extra
-from ding_lite.utils.run_process import RunProcess, passing_signals_on
-from ding_lite.utils.submission import SubmittedRun, open_cluster, process_words, start_run
+from ding_lite.utils.run_process import (
+    RunProcess,
+    SubmittedRun,
+    open_cluster,
+    passing_signals_on,
+    process_words,
+    start_run,
+)
 from ding_lite.utils.tree import dotted_items
 
 PERIOD = 0.5  # seconds between two checks of the runs

@@ -35,9 +35,9 @@ SOCKETS = """
 from typing import Any
 
 from torch.distributed import rpc
-from ding_lite.utils.ranks import peers
+from ding_lite.utils.ranks import meeting
 
-peers.ORDERED = ()
+meeting.ORDERED = ()
 plain = rpc.TensorPipeRpcBackendOptions
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ding_lite.cli.options import show_notes, write_file
+from ding_lite.cli.parsers import show_notes, write_file
 from ding_lite.utils.registry import UserError
 
 
 def test_a_reader_that_ends_early_is_no_mistake() -> None:
-    code = "from ding_lite.cli.options import show; show('x\\n' * 100_000); show('more')"
+    code = "from ding_lite.cli.parsers import show; show('x\\n' * 100_000); show('more')"
     words = shlex.join([sys.executable, "-c", code])
     done = subprocess.run(f"{words} | head -1", shell=True, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("x\n", "")

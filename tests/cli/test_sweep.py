@@ -27,7 +27,7 @@ def test_a_missing_optuna_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_command_starts_fast() -> None:
-    code = "import sys, ding_lite.cli.sweep; sys.exit(bool({'torch', 'optuna', 'matplotlib'} & set(sys.modules)))"
+    code = "import sys, ding_lite.cli.train; sys.exit(bool({'torch', 'optuna', 'matplotlib'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 

@@ -6,7 +6,7 @@ import pytest
 from easydict import EasyDict
 
 from ding_lite.config import compile_config
-from ding_lite.config.division import PARTS, divide, share
+from ding_lite.config.shapes import PARTS, divide, share
 from ding_lite.utils import ConfigError
 from ding_lite.utils.key import get_key
 from ding_lite.utils.registry import POLICY_REGISTRY

@@ -24,7 +24,7 @@ import torch.distributed as dist
 from torch import nn
 
 from ding_lite.utils.ranks import machine_group as groups
-from ding_lite.utils.ranks import peers
+from ding_lite.utils.ranks import meeting
 from ding_lite.utils.ranks.collectives import all_gather_object, allreduce_data, broadcast_object_list
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
@@ -95,9 +95,9 @@ def find_average() -> list[float]:
 def run_machines(folder: str) -> None:
     """Behave as if each two ranks were a machine: they share memory with one another, and send to the others."""
     rank = int(os.environ["RANK"])
-    peers.machine_id = lambda: f"machine {rank // 2}"
+    meeting.machine_id = lambda: f"machine {rank // 2}"
     if rank == 4:
-        peers.ORDERED = ()  # the last machine has a processor that does not order writes
+        meeting.ORDERED = ()  # the last machine has a processor that does not order writes
     with DDPContext(timeout=120):
         group = machine_group()
         found: dict[str, Any] = {"ranks": group.ranks, "machines": group.machines, "average": find_average()}

@@ -24,7 +24,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from ding_lite.utils.ranks import peers, watchdog
+from ding_lite.utils.ranks import meeting, watchdog
 from ding_lite.utils.ranks.collectives import broadcast_object_list
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.heartbeat import InterruptGuard, cleaning_up, heartbeat, waiting
@@ -65,7 +65,7 @@ def fail(kind: str) -> None:
 def separate(where: str) -> None:
     """Behave as if each rank were on a machine of its own, perhaps in a process group that the user has made."""
     if where in ("elsewhere", "own group"):
-        peers.machine_id = lambda: uuid.uuid4().hex
+        meeting.machine_id = lambda: uuid.uuid4().hex
     if where == "own group":
         dist.init_process_group("gloo")
 
@@ -96,7 +96,7 @@ def run_rank(kind: str, rank: str, where: str) -> None:
 def run_early(seconds: str, proc: str) -> None:
     """Rank 0, which keeps the store, leaves long before rank 1."""
     if proc == "missing":
-        peers.Path = lambda path: Path(f"/missing{path}")  # type: ignore[attr-defined,assignment,misc]
+        meeting.Path = lambda path: Path(f"/missing{path}")  # type: ignore[attr-defined,assignment,misc]
     with DDPContext():
         heartbeat("learn")
         if get_rank() == 1:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from ding_lite.config import compile_config, read_config, set_shapes
-from ding_lite.config.division import divide
 from ding_lite.config.schema import PIPELINE_OF, config_schema
+from ding_lite.config.shapes import divide
 from ding_lite.envs import check_env
 from ding_lite.utils import POLICY_REGISTRY
 from ding_lite.utils.key import get_key

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from ding_lite.results.compare import describe_scores, read_references, score_groups, score_table
 from ding_lite.results.groups import Group, group_runs
 from ding_lite.results.plot import render_profiles
 from ding_lite.results.run import find_runs
-from ding_lite.results.scores import describe_scores, read_references, score_groups, score_table
 from ding_lite.utils.registry import UserError
 from tests.results.helpers import write_run
 

@@ -19,8 +19,8 @@ from ding_lite.config import read_pair
 from ding_lite.results.run import Evaluations
 from ding_lite.sweep import driver, study
 from ding_lite.sweep.driver import MARKS, MAX_FAILURES, Sweep
-from ding_lite.sweep.space import read_words
-from ding_lite.utils import submission
+from ding_lite.sweep.study import read_words
+from ding_lite.utils import run_process
 from ding_lite.utils.registry import UserError
 from tests.entry.helpers import CONFIG
 from tests.sweep.helpers import FakeRun
@@ -42,7 +42,7 @@ LIMITS = {"max_env_step": 100}
 @pytest.fixture(autouse=True)
 def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(submission, "RunProcess", FakeRun)
+    monkeypatch.setattr(run_process, "RunProcess", FakeRun)
     monkeypatch.setattr(driver, "PERIOD", 0.0)
     monkeypatch.setattr(driver, "write_outcome", lambda study, *rest: bool(study.count(TrialState.COMPLETE)))
     FakeRun.reset()

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("optuna")
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from ding_lite.sweep.space import Distribution, Value, check_space, grid, read_words, split_choices, to_words
+from ding_lite.sweep.study import Distribution, Value, check_space, grid, read_words, split_choices, to_words
 from ding_lite.utils.registry import ConfigError
 
 

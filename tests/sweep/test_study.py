@@ -14,8 +14,7 @@ from optuna.storages._heartbeat import get_heartbeat_thread
 from optuna.trial import Trial, TrialState
 
 from ding_lite.sweep import study as module
-from ding_lite.sweep.space import grid, read_words
-from ding_lite.sweep.study import ERROR, RUNS, SharedStudy, first_number, open_study
+from ding_lite.sweep.study import ERROR, RUNS, SharedStudy, first_number, grid, open_study, read_words
 from ding_lite.utils.registry import UserError
 from tests.distributed.launcher import run_forked
 

@@ -16,7 +16,7 @@ from typing import Any
 from ding_lite.utils.checkpoint.file import atomic_file
 from ding_lite.utils.directory_lock import holders, lock_directory, unlock_directory
 from ding_lite.utils.ranks.collectives import all_gather_object, on_rank_0
-from ding_lite.utils.ranks.peers import name_ranks
+from ding_lite.utils.ranks.meeting import name_ranks
 from ding_lite.utils.registry import ConfigError, UserError
 
 _locks: dict[str, int] = {}  # directories that this process writes into, and what locks them: closed when it ends

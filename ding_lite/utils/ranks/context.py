@@ -28,8 +28,16 @@ import torch.distributed.nn.functional
 from ding_lite.utils.ranks.heartbeat import INTERRUPTED, waiting
 from ding_lite.utils.ranks.launch_environment import Launch, read_launch, read_seconds, record_cause, set_variables
 from ding_lite.utils.ranks.machine_group import leave_machine_group, watch_machine_group
-from ding_lite.utils.ranks.meeting import Meeting, find_meeting_place, is_loopback, loopback_interface, meet, show_place
-from ding_lite.utils.ranks.peers import check_versions, choose_backend
+from ding_lite.utils.ranks.meeting import (
+    Meeting,
+    check_versions,
+    choose_backend,
+    find_meeting_place,
+    is_loopback,
+    loopback_interface,
+    meet,
+    show_place,
+)
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.utils.ranks.watchdog import LAST_WORD, Watchdog, first_reports
 from ding_lite.utils.registry import UserError

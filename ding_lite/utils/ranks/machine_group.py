@@ -30,7 +30,7 @@ import torch.distributed as dist
 
 from ding_lite.utils.ranks.heartbeat import progress, waiting
 from ding_lite.utils.ranks.launch_environment import read_seconds, usable_cores
-from ding_lite.utils.ranks.peers import Peer, check_versions, describe_rank
+from ding_lite.utils.ranks.meeting import Peer, check_versions, describe_rank
 from ding_lite.utils.registry import UserError
 
 SLOT = 1 << 16  # bytes that a rank can give to one collective

@@ -32,8 +32,7 @@ import torch.distributed as dist
 
 from ding_lite.utils.ranks.heartbeat import heartbeat, progress, waiting
 from ding_lite.utils.ranks.launch_environment import record_cause
-from ding_lite.utils.ranks.meeting import Meeting, show_place
-from ding_lite.utils.ranks.peers import Peer
+from ding_lite.utils.ranks.meeting import Meeting, Peer, show_place
 
 INTERVAL = 1.0  # seconds between two checks
 CLEANUP_TIMEOUT = 30.0  # seconds that the clean-up after an error may take

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from ding_lite.utils.ranks.peers import (
+from ding_lite.utils.ranks.meeting import (
     Peer,
     check_versions,
     choose_backend,
