@@ -101,7 +101,7 @@ class _Numbers(ast.NodeTransformer):
 
 
 def changed_values(path: str | Path, cfg: Mapping[str, Any], limits: Mapping[str, int]) -> list[str]:
-    """Return a string such as "policy.learn.learning_rate=5e-05 (0.001 before)" for each value that has changed.
+    """Return a string such as "policy.learn.learning_rate=5e-05 (0.001 at the start)" for each value that has changed.
 
     Args:
         path: the file that `save_config` wrote when the run began.
@@ -113,7 +113,7 @@ def changed_values(path: str | Path, cfg: Mapping[str, Any], limits: Mapping[str
     """
     saved = read_saved_run(path)
     changes = _changes({**saved.main_config, **saved.limits}, {**plain(cfg, "cfg"), **limits})
-    return [f"{key}={now!r} ({before!r} before)" for key, before, now in changes if key not in OTHER]
+    return [f"{key}={now!r} ({before!r} at the start)" for key, before, now in changes if key not in OTHER]
 
 
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:

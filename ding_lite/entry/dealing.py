@@ -37,7 +37,9 @@ class Stream(NamedTuple):
     lost: bool = False
 
 
-def deal(states: States, rank: int, ranks: int, num_streams: int, num_rows: int | None, seed: int) -> dict[str, Any]:
+def deal(
+    states: States, rank: int, ranks: int, num_streams: int, num_rows: int | None, seed: int, name: str
+) -> dict[str, Any]:
     """Return the local state of a rank from those of all ranks that saved a checkpoint.
 
     Args:
@@ -47,6 +49,7 @@ def deal(states: States, rank: int, ranks: int, num_streams: int, num_rows: int 
         num_streams: E of this run; it has no meaning if no environment is played.
         num_rows: rows of its replay buffer, or None.
         seed: the config's seed.
+        name: the checkpoint's name. New generators depend on it, so that a rank that comes twice repeats nothing.
     """
     found = [state for state in states if state is not None]
     streams = find_streams(states, num_streams)
@@ -55,7 +58,7 @@ def deal(states: States, rank: int, ranks: int, num_streams: int, num_rows: int 
     part = share(len(streams), rank, ranks)
     mine = streams[part.start : part.stop]
     spans = _join_spans(mine) or [(found[0], slice(0, 0))]
-    seeds = derive_seeds(seed, rank, "dealt", len(states), n=3)
+    seeds = derive_seeds(seed, rank, "dealt", name, n=3)
     own = states[rank] if rank < len(states) else None
     dealt: dict[str, Any] = {"random": own["random"] if own else _new_random_state(seeds[0])}
     for name in ("learner", "reward_model"):
@@ -74,7 +77,7 @@ def deal(states: States, rank: int, ranks: int, num_streams: int, num_rows: int 
         if lost := [number for number, stream in enumerate(mine) if stream.lost]:
             dealt["lost"] = lost
             env = dealt["collector"]["env"]
-            env["seed"][lost] = torch.tensor(derive_seeds(seed, rank, "lost", n=len(lost)))
+            env["seed"][lost] = torch.tensor(derive_seeds(seed, rank, "lost", name, n=len(lost)))
             env["length"][lost] = -1  # no number of actions, so that new episodes begin
     if num_rows is not None and "replay" in found[0]:
         replays = [(state["replay"], span) for state, span in spans]

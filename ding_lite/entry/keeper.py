@@ -176,7 +176,7 @@ class RunKeeper(AbstractContextManager[Any]):
         before, now, whole = len(loaded.of_ranks), get_world_size(), self._setup.whole
         rows = None if self._replay is None else self._replay.ring.num_rows
         num_envs, size = self._setup.total("env.collector_env_num"), whole.policy.learn.batch_size
-        dealt = deal(loaded.of_ranks, get_rank(), now, num_envs, rows, whole.seed)
+        dealt = deal(loaded.of_ranks, get_rank(), now, num_envs, rows, whole.seed, loaded.name)
         streams = find_streams(loaded.of_ranks, num_envs)
         what = f"a step of all learns from {now * size} samples instead of {before * size}"
         if whole.policy.get("divide"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,8 +43,8 @@ def play(case: str) -> dict[str, Any]:
     return copy.deepcopy(state | {"random": random_state(), "learner": {"means": {"loss": [6.0, 3, 1]}}})
 
 
-def dealt(states: Sequence[dict[str, Any] | None], ranks: int) -> list[dict[str, Any]]:
-    return [deal(states, rank, ranks, 6, None, seed=0) for rank in range(ranks)]
+def dealt(states: Sequence[dict[str, Any] | None], ranks: int, name: str = "iteration_1") -> list[dict[str, Any]]:
+    return [deal(states, rank, ranks, 6, None, 0, name) for rank in range(ranks)]
 
 
 def same(left: Any, right: Any) -> bool:
@@ -72,9 +73,10 @@ def test_a_run_without_environments_is_dealt_too() -> None:
 
 
 def test_new_ranks_have_random_generators_of_their_own() -> None:
-    states = dealt([play("dqn-discrete-0")], 3)
-    first, second, third = ([state["collector"]["env"]["draws"], state["random"]["torch"].tolist()] for state in states)
-    assert first != second != third != first
+    saved = [play("dqn-discrete-0")]
+    states = [*dealt(saved, 3), *dealt(saved, 3, "iteration_2")[1:]]  # ranks 1 and 2 come for the second time
+    generators = [[state["collector"]["env"]["draws"], state["random"]["torch"].tolist()] for state in states]
+    assert all(one != other for one, other in itertools.combinations(generators, 2))
 
 
 def test_figures_are_summed_over_the_ranks_that_are_gone() -> None:
@@ -105,7 +107,7 @@ def test_another_number_of_environments_is_refused(ranks: int, advice: str) -> N
     states = [play("dqn-discrete-0")]
     message = rf"6 collecting .* 1 rank\(s\), and this run has 8 on {ranks}: set env\.collector_env_num{advice}\."
     with pytest.raises(CheckpointError, match=message):
-        deal(states, 0, ranks, 8, None, seed=0)
+        deal(states, 0, ranks, 8, None, 0, "iteration_1")
 
 
 def go_on(folder: Path, ranks: int, steps: int, *words: str) -> str:
