@@ -9,7 +9,6 @@ Shapes: B samples of a batch, M samples of all observers, N environments, F feat
 
 from __future__ import annotations
 
-import os
 import queue
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,6 +23,7 @@ from easydict import EasyDict
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.distributed import rpc
+from torch.distributed.rendezvous import register_rendezvous_handler
 from torch.futures import Future
 
 from ding_lite.entry.callbacks import Callback
@@ -35,8 +35,7 @@ from ding_lite.envs import derive_seeds
 from ding_lite.policy import Policy
 from ding_lite.utils.key import declared_keys
 from ding_lite.utils.ranks.heartbeat import InterruptGuard, heartbeat, waiting
-from ding_lite.utils.ranks.launch_environment import read_seconds, set_variables
-from ding_lite.utils.ranks.meeting import host_store
+from ding_lite.utils.ranks.launch_environment import read_seconds
 from ding_lite.utils.ranks.ranks import alone, get_rank, get_world_size
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.utils.schedule import find_schedules
@@ -62,33 +61,29 @@ class SplitEncoder:
         finally:
             del self._encoder.forward
 
-    def remote(self, sizes: list[int]) -> Any:
-        """Return a context manager in which the encoder receives places `[B]` of samples, which the observers encode.
+    def remote(self) -> Any:
+        """Return a context manager in which the encoder receives places of samples, which the observers encode.
 
-        Places number the samples of the observers, one after another, of which each holds as many as `sizes` says.
+        A place is the rank of an observer and the sample's number there: `[B, 2]`.
         """
-        self._ends = torch.tensor(sizes).cumsum(0)
-        self._starts = self._ends - torch.tensor(sizes)
         return self.does(self._encode_remotely)
 
     def values(self) -> list[Tensor]:
         """Return the values of the parameters, on the CPU."""
         return [parameter.detach().cpu() for parameter in self.parameters]
 
-    def _encode_remotely(self, place_B: Tensor) -> Tensor:
+    def _encode_remotely(self, place_B2: Tensor) -> Tensor:
         if torch.is_grad_enabled():
-            features: Tensor = _Encode.apply(self, place_B, *self.parameters)  # type: ignore[no-untyped-call]  # torch's
+            features: Tensor = _Encode.apply(self, place_B2, *self.parameters)  # type: ignore[no-untyped-call]  # torch's
         else:
-            features, _ = self.fetch(place_B)
+            features, _ = self.fetch(place_B2)
         return features.to(self.parameters[0].device)
 
-    def fetch(self, place_B: Tensor) -> tuple[Tensor, list[int]]:
+    def fetch(self, place_B2: Tensor) -> tuple[Tensor, list[int]]:
         """Return features `[B, F]` of the samples at these places, and the observers that computed them."""
-        place_B, values = place_B.cpu().contiguous(), self.values()
-        owner_B = torch.bucketize(place_B, self._ends, right=True)
-        rows = {rank: (owner_B == rank - 1).nonzero().flatten() for rank in (owner_B.unique() + 1).tolist()}
-        parts = {rank: place_B[row] - self._starts[rank - 1] for rank, row in rows.items()}
-        answers = [self.link.ask_now(rank, "encode", values, part) for rank, part in parts.items()]
+        (owner_B, index_B), values = place_B2.cpu().unbind(1), self.values()
+        rows = {rank: (owner_B == rank).nonzero().flatten() for rank in owner_B.unique().tolist()}
+        answers = [self.link.ask_now(rank, "encode", values, index_B[row]) for rank, row in rows.items()]
         features = torch.cat([result(answer) for answer in answers])
         return features[torch.cat(list(rows.values())).argsort()], list(rows)
 
@@ -101,7 +96,7 @@ class _Encode(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, split: SplitEncoder, place_B: Tensor, *parameters: Tensor) -> Tensor:
+    def forward(ctx: Any, split: SplitEncoder, place_B2: Tensor, *parameters: Tensor) -> Tensor:
         if split.pending:
             raise ConfigError(
                 "The policy's loss calls the model's encoder twice. With observers it may call it once: join the "
@@ -111,7 +106,7 @@ class _Encode(torch.autograd.Function):
         ctx.split, ctx.context = split, dist_autograd.context()
         ctx.number = ctx.context.__enter__()
         with torch.enable_grad():
-            ctx.features, ctx.asked = split.fetch(place_B)
+            ctx.features, ctx.asked = split.fetch(place_B2)
         return ctx.features.detach()
 
     @staticmethod
@@ -147,20 +142,21 @@ class RemoteCollector(NoEnvironments):
         seeds = [derive_seeds(seed, rank, "draws", n=1)[0] for rank in self._link.observers]
         self._draws = [torch.Generator().manual_seed(one).get_state() for one in seeds]
         self.envstep, self.episode_count, self.interrupted = 0, 0, False
-        self.sizes = [0] * len(seeds)
 
     def collect(self) -> tuple[dict[str, Any], dict[str, float]]:
         """Return samples `[M, ...]`, whose `obs` are places (see `SplitEncoder.remote`), and sums of the counts."""
         self._policy.begin_collect(self.envstep)  # sets the agent's schedules; observers set their own
         values = self._encoder.values()
-        answers = [self._link.ask(rank, "collect", values, self.envstep) for rank in self._link.observers]
+        observers = self._link.observers
+        answers = [self._link.ask(rank, "collect", values, self.envstep) for rank in observers]
         own = torch.get_rng_state()
         for _, args, answer in self._link.requests(answers):
             heartbeat("collect")
             answer.set_result(self._act(*args))
         torch.set_rng_state(own)
         parts, counts = zip(*map(result, answers), strict=True)
-        self.sizes = [len(next(tree_leaves(part))) for part in parts]
+        sizes = [torch.arange(len(next(tree_leaves(part)))) for part in parts]
+        places = [torch.cartesian_prod(torch.tensor([rank]), size) for rank, size in zip(observers, sizes, strict=True)]
         samples = tree_map(lambda *leaves: torch.cat(leaves), *parts)
         total = {key: sum(count[key] for count in counts) for key in counts[0] if key != "signum"}
         total["duration"] /= len(counts)
@@ -169,7 +165,7 @@ class RemoteCollector(NoEnvironments):
         signum = max(int(count["signum"]) for count in counts)
         self.interrupted = bool(signum) or self._guard.requested
         self._guard.signum = self._guard.signum or signum
-        return samples | {"obs": torch.arange(sum(self.sizes))}, total
+        return samples | {"obs": torch.cat(places)}, total
 
     def _act(self, observer: int, features: Tensor, kwargs: dict[str, Any]) -> dict[str, Any]:
         torch.set_rng_state(self._draws[observer - 1])
@@ -191,8 +187,8 @@ class RemoteCollector(NoEnvironments):
 
     def load_local_state_dict(self, state: dict[str, Any]) -> list[str]:
         """Restore `local_state_dict`; return the environments, `observer:environment`, that could not be restored."""
-        if len(state["observers"]) != len(self.sizes):
-            return [f"of all {len(state['observers'])} observers, as there are {len(self.sizes)} now"]
+        if len(state["observers"]) != len(self._draws):
+            return [f"of all {len(state['observers'])} observers, as there are {len(self._draws)} now"]
         self._draws = state["draws"]
         parts = zip(self._link.observers, state["observers"], strict=True)
         answers = [(rank, self._link.ask(rank, "restore", part)) for rank, part in parts]
@@ -209,7 +205,7 @@ def create_remote(link: RPCLink, setup: RunSetup, policy: Policy, guard: Interru
         **describe_collecting(cfg, "an observer", count),
         "batch": f"{cfg.policy.learn.batch_size} of all observers, {describe_updates(cfg)}",
     }
-    options: Any = {"counts": lambda: {"observers": count}, "learning": lambda: encoder.remote(collector.sizes)}
+    options: Any = {"counts": lambda: {"observers": count}, "learning": encoder.remote}
     return Source(collector, lines, setup.limits["max_env_step"], plays=False, **options)
 
 
@@ -404,6 +400,15 @@ def _answer_now(method: str, args: tuple[Any, ...]) -> Any:
         return dist.DistNetworkError(f"rpc: {rpc.get_worker_info().name} has failed: {type(error).__name__}")
 
 
+def _find_store(url: str) -> Iterator[tuple[dist.Store, int, int]]:
+    """Yield what torch's rpc asks for an `init_method` that begins with 'group:': the store of the process group."""
+    world: Any = dist.group.WORLD
+    yield world.get_group_store(), dist.get_rank(), dist.get_world_size()
+
+
+register_rendezvous_handler("group", _find_store)
+
+
 class RPCLink(AbstractContextManager[Any]):
     """A context that opens this process's connections to all others, which may call the methods of `service`.
 
@@ -417,18 +422,10 @@ class RPCLink(AbstractContextManager[Any]):
         _Here.service, _Here.inbox = service, queue.SimpleQueue()
 
     def __enter__(self) -> RPCLink:
-        # A separate store on a free port, because the launcher's store may hold addresses of an earlier attempt.
-        addr, ports = os.environ.get("MASTER_ADDR", "localhost"), [0]
-        if self._rank == AGENT:
-            self._store = host_store(addr, 0, self._timeout)
-            ports = [self._store.port]
-        # With this variable, rpc joins a running store; otherwise it opens one, on a port that is chosen in advance.
-        there = set_variables({"TORCHELASTIC_USE_AGENT_STORE": "True"})
-        with carried(), there, warnings.catch_warnings():
-            dist.broadcast_object_list(ports, src=AGENT)
+        with carried(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "You are using a Backend", UserWarning)  # torch's own way to open rpc
             options = rpc.TensorPipeRpcBackendOptions(
-                rpc_timeout=self._timeout, init_method=f"tcp://{addr}:{ports[0]}", _transports=TRANSPORTS
+                rpc_timeout=self._timeout, init_method="group://", _transports=TRANSPORTS
             )
             name = "agent" if self._rank == AGENT else f"observer_{self._rank}"
             rpc.init_rpc(name, None, self._rank, len(self.observers) + 1, options)
@@ -438,7 +435,6 @@ class RPCLink(AbstractContextManager[Any]):
         if error is None or isinstance(error, SystemExit):
             with waiting():
                 rpc.shutdown()
-                dist.all_reduce(torch.zeros(1))  # the agent's store must exist until all ranks have left
             _Here.service = None
 
     def ask(self, rank: int, method: str, *args: Any) -> Future[Any]:

@@ -92,12 +92,12 @@ def lead(cfg: EasyDict) -> dict[str, Any]:
         seeds = [derive_seeds(cfg.seed, rank, "draws", n=1)[0] for rank in link.observers]
         drawn = [draw_first(whole, obs, seed) for obs, seed in zip(shown, seeds, strict=True)]
         joined = samples | {"obs": torch.cat(shown)}
-        with encoder.remote(collector.sizes):
+        with encoder.remote():
             steps = [take_steps(split, samples), take_steps(whole, joined)]
             twice = call_twice(split, samples)
         for rank in link.observers:
             result(link.ask(rank, "end", 0))
-    found = {"steps": steps, "sizes": collector.sizes, "shown": shown, "drawn": drawn, "twice": twice}
+    found = {"steps": steps, "sizes": [len(part) for part in shown], "shown": shown, "drawn": drawn, "twice": twice}
     return {**found, "figures": figures, "samples": samples}
 
 

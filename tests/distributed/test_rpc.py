@@ -57,7 +57,8 @@ def test_observers_play_environments_of_their_own_and_keep_the_observations(comp
     starts = {tuple(row.tolist()) for part in found["shown"] for row in part[:2]}
     assert len(starts) == 4  # two environments each, none twice
     samples, total = found["samples"], sum(found["sizes"])
-    assert samples["obs"].tolist() == list(range(total))  # places, not observations
+    places = [[rank, index] for rank, part in enumerate(found["shown"], 1) for index in range(len(part))]
+    assert samples["obs"].tolist() == places  # not observations
     assert all(len(column) == total for column in samples.values())
     assert found["figures"]["episode"] == 8
     assert found["figures"]["return"] == found["figures"]["length"] == total  # one for every step
