@@ -10,13 +10,14 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
 import numpy as np
 import torch
 from gymnasium.spaces import Box, Dict
-from torch import Tensor, nn
+from torch import nn
 
 from ding_lite.entry.acting import AgentError
 from ding_lite.envs.actions import ActionUnits, bounds_of, scale
@@ -40,40 +41,23 @@ class ActingModule(nn.Module):
     def __init__(self, policy: Policy, units: ActionUnits) -> None:
         super().__init__()
         self.networks = nn.ModuleList([policy.model, policy.normalizer])  # exported with the module
-        self._policy = policy
-        self._to_env = Convert(units)
+        self._policy, self._units = policy, units
 
     def forward(self, obs: Any) -> Any:
-        return self._to_env(self._policy.act(obs, explore=False)["action"])
+        return to_env(self._units, self._policy.act(obs, explore=False)["action"])
 
 
-class Convert(nn.Module):
-    """Converts actions `[N, ...]` of tensors as `ActionUnits.to_env` does."""
-
-    low: Tensor
-    high: Tensor
-    centre: Tensor
-    half_width: Tensor
-
-    def __init__(self, units: ActionUnits) -> None:
-        super().__init__()
-        self._units, self.whole = units, units.whole
-        self.parts = nn.ModuleDict({key: Convert(part) for key, part in units.parts.items()})
-        for name in ("low", "high", "centre", "half_width"):
-            numbers = getattr(units, name)
-            if numbers is not None:
-                self.register_buffer(name, torch.as_tensor(numbers))
-
-    def forward(self, action: Any) -> Any:
-        if self.parts:
-            return {key: part(action[key]) for key, part in self.parts.items()}
-        units = self._units
-        if units.centre is None:
-            return action
-        dtype = torch.from_numpy(np.empty(0, units.env_space.dtype)).dtype
-        if units.half_width is not None:
-            return scale(action, self).to(dtype)
-        return (action.reshape(-1, *units.low.shape) + self.centre).to(dtype)
+def to_env(units: ActionUnits, action: Any) -> Any:
+    """Convert actions `[N, ...]` of tensors as `ActionUnits.to_env` does."""
+    if units.parts:
+        return {key: to_env(part, action[key]) for key, part in units.parts.items()}
+    if units.centre is None:
+        return action
+    dtype = torch.from_numpy(np.empty(0, units.env_space.dtype)).dtype
+    if units.half_width is None:
+        return (action.reshape(-1, *units.low.shape) + torch.as_tensor(units.centre)).to(dtype)
+    ends = {name: torch.as_tensor(getattr(units, name)) for name in ("low", "high", "centre", "half_width")}
+    return scale(action, SimpleNamespace(whole=units.whole, **ends)).to(dtype)
 
 
 def export_policy(policy: Policy, observation_space: gymnasium.Space[Any], units: ActionUnits, path: str) -> None:
