@@ -11,7 +11,7 @@ import pkgutil
 from types import ModuleType
 from typing import Any
 
-from ding_lite.config.schema import BUFFER, ENCODER, PIPELINE_OF, UNSET, Schema, merge
+from ding_lite.config.schema import BUFFER, ENCODER, UNSET, Schema, merge
 from ding_lite.envs.builders import MANAGERS
 from ding_lite.utils.key import get_key, matches, pop_key, set_key, show, show_value
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest
@@ -370,13 +370,7 @@ def _rename_encoder(user: dict[str, Any], notes: list[str]) -> None:
 def take_loop_keys(user: dict[str, Any], schema: Schema) -> None:
     """Remove `policy.on_policy` and `policy.offline`, because the class of the policy determines its training loop."""
     policy_type = schema["policy.type"].default
-    policy_cls = POLICY_REGISTRY.find(policy_type)
-    learns_from = policy_cls.learns_from
-    if hasattr(policy_cls, "pipeline"):
-        raise ConfigError(
-            f"The class of policy '{policy_type}' declares `pipeline`: set `learns_from` to "
-            f"{', '.join(map(repr, PIPELINE_OF))} instead."
-        )
+    learns_from = POLICY_REGISTRY.find(policy_type).learns_from
     for name, source in LOOP_KEYS.items():
         path, right = f"policy.{name}", learns_from == source
         if path in schema and schema[path].default != right:

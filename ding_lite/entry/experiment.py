@@ -92,9 +92,7 @@ class Experiment:
         setup: the checked config and everything else that describes the run.
         policy: the policy to train, see `policy_process`.
         create_source: builds the source of samples; by default this process plays environments.
-        axis: the count on the horizontal axis of curves: 'envstep', or 'train_iter' if no environment is played.
         callbacks: what the user attached to the run.
-        replays: whether the policy learns from a replay buffer.
 
     Its attributes are those of `WatchedRun`.
 
@@ -112,14 +110,13 @@ class Experiment:
         setup: RunSetup,
         policy: Policy,
         create_source: Callable[[RunSetup, Policy, InterruptGuard, ExitStack], Source] = play,
-        axis: str = "envstep",
         callbacks: Sequence[Callback] = (),
-        replays: bool = False,
     ) -> None:
         self._setup, self.policy, self.stop_reason = setup, policy, ""
         self._asked_to_stop = False  # True: a callback of this rank asked for it
         self._collected = 0  # env steps of all ranks in the last collect
         self._enough = False  # whether the replay buffer of every rank holds enough steps for a batch
+        axis = "train_iter" if policy.learns_from == "dataset" else "envstep"  # of curves
         with ExitStack() as stack:
             self._keeper = keeper = stack.enter_context(RunKeeper(setup, policy, axis))
             self._reporter = keeper.reporter
@@ -140,7 +137,7 @@ class Experiment:
                 self._on_update if callbacks else None,
                 reward_model.networks if reward_model else (),
             )
-            self._replay = setup.create_replay_buffer(policy) if replays else None
+            self._replay = setup.create_replay_buffer(policy) if policy.learns_from == "replay" else None
             parts = (self.learner, self.collector, self.evaluator, self.counts, self._replay, reward_model)
             keeper.resume(*parts, self._callbacks if callbacks else None, self._on_save)
             begins, total = self.counts()[axis], source.total
@@ -156,7 +153,7 @@ class Experiment:
         `policy.random_collect_size` env steps, or sequences of `policy.unroll_len` steps. They are played with random
         actions, or with the policy's if its losses need what it predicted when it acted, as in DI-engine.
         """
-        assert self._replay is not None, "the experiment was built without replay"
+        assert self._replay is not None
         replay, size = self._replay, self._setup.first_steps()
         at_random = self.learner.train_iter == 0 and not self.policy.transition_with_policy_data
         # A signal may have interrupted the random steps of a run that is resumed.

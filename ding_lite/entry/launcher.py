@@ -15,7 +15,6 @@ import socket
 import sys
 import tempfile
 import textwrap
-import threading
 import traceback
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,7 +35,7 @@ from ding_lite.entry.pipelines import load_pipeline
 from ding_lite.utils.checkpoint.run_directory import last_exp_dir, read_result
 from ding_lite.utils.key import show
 from ding_lite.utils.ranks.context import DDPContext
-from ding_lite.utils.ranks.heartbeat import SIGNALS
+from ding_lite.utils.ranks.heartbeat import SIGNALS, restoring_signals
 from ding_lite.utils.ranks.launch_environment import loopback, read_launch, record_cause, set_variables
 from ding_lite.utils.ranks.meeting import host_store
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
@@ -105,18 +104,17 @@ def launch(
         )
     else:
         call = _pack(train, (fn_or_config, dict(kwargs or {})), {})
-    handlers, interrupted = signal_handlers(), None
+    interrupted = None
     with tempfile.TemporaryDirectory(prefix="ding_lite_") as folder:
         Path(folder, "call").write_bytes(call)
         command = [sys.executable, "-u", "-c", START.format(path=sys.path, folder=folder, caller=os.getpid())]
         try:
-            supervise(command, nproc_per_node, max_restarts, folder)
+            with restoring_signals(FORWARDED):
+                supervise(command, nproc_per_node, max_restarts, folder)
         except ChildFailedError as error:
             raise _explain(error) from None
         except SignalException as error:
             interrupted = error.sigval
-        finally:
-            restore_handlers(handlers)
         if not interrupted:
             result = Path(folder, "result")
             # Without a result, the function called sys.exit(0).
@@ -242,9 +240,8 @@ def run_ranks(command: Sequence[str], nproc: int, max_restarts: int) -> int:
     Returns:
         The exit status: 0; 128 + N if signal N interrupted the run; 2 after a mistake of the user, 1 after a failure.
     """
-    handlers = signal_handlers()
     try:
-        with tempfile.TemporaryDirectory(prefix="ding_lite_") as folder:
+        with tempfile.TemporaryDirectory(prefix="ding_lite_") as folder, restoring_signals(FORWARDED):
             supervise(command, nproc, max_restarts, folder)
         return 0
     except ChildFailedError as error:
@@ -254,10 +251,9 @@ def run_ranks(command: Sequence[str], nproc: int, max_restarts: int) -> int:
             _say(_describe(rank, failure))
         return 128 + signum if signum else USER_ERROR if failure.exitcode == USER_ERROR else 1
     except SignalException as error:
-        handlers = {signal.SIGINT: handlers[signal.SIGINT]}  # later signals of other kinds have no effect
+        for number in set(FORWARDED) - {signal.SIGINT}:
+            signal.signal(number, signal.SIG_IGN)  # a scheduler may send several
         return 128 + error.sigval
-    finally:
-        restore_handlers(handlers)
 
 
 def supervise(command: Sequence[str], nproc: int, max_restarts: int, folder: str) -> None:
@@ -312,19 +308,6 @@ def _forwarded() -> list[str]:
     nohup ignores SIGHUP, and that is respected.
     """
     return [n.name for n in FORWARDED if n in SIGNALS or signal.getsignal(n) != signal.SIG_IGN]
-
-
-def signal_handlers() -> dict[signal.Signals, Any]:
-    """Return this process's handlers of the signals that `supervise` passes on; empty outside the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        return {}
-    return {number: signal.getsignal(number) for number in FORWARDED}
-
-
-def restore_handlers(handlers: dict[signal.Signals, Any]) -> None:
-    """Restore the handlers that `signal_handlers` returned."""
-    for number, handler in handlers.items():
-        signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not installed from python
 
 
 class Agent(LocalElasticAgent):

@@ -7,16 +7,15 @@ import logging
 import os
 import secrets
 import shutil
-import signal
 import socket
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from ding_lite.utils.directory_lock import lock_directory, unlock_directory
+from ding_lite.utils.ranks.heartbeat import restoring_signals
 from ding_lite.utils.ranks.launch_environment import set_variables
 from ding_lite.utils.registry import ConfigError, load_extra
 
@@ -36,7 +35,6 @@ def connect(actors: int, own: int, stack: ExitStack) -> Any:
     if ray.is_initialized():  # by the user's script
         _check_cpus(ray, actors)
         return ray
-    handlers = [(number, signal.getsignal(number)) for number in (signal.SIGTERM, signal.SIGINT)]
     ray._private.worker.listen_error_messages = lambda *args: None  # prints ten lines for an actor that dies
     logging.getLogger("ray").setLevel(logging.ERROR)
     quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "logging_level": logging.ERROR}
@@ -49,14 +47,11 @@ def connect(actors: int, own: int, stack: ExitStack) -> Any:
         quiet |= own_instance | {"_temp_dir": stack.enter_context(_directory())}
     stack.callback(ray.shutdown)
     try:
-        ray.init(address=address or "local", **quiet)
+        with restoring_signals():  # Ray replaces the handler of SIGTERM
+            ray.init(address=address or "local", **quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
         where = f"RAY_ADDRESS={address}" if address else "this machine"
         raise ConfigError(f"Ray cannot be used on {where}: {' '.join(str(error).split())[:200]}") from error
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            for number, handler in handlers:  # Ray replaces that of SIGTERM
-                signal.signal(number, handler)
     if address:
         _check_cpus(ray, actors)
     return ray

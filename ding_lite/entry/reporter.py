@@ -87,9 +87,7 @@ class RunReporter(AbstractContextManager[Any]):
         If it `goes_on` in the same directory, what was recorded after the checkpoint is removed.
         """
         self._collected, self._return_mean = Counter(state["collected"]), state["return_mean"]
-        self._eval_info = {key: state[f"eval_{key}"] for key in ("return_mean", "return_best")} | state.get(
-            "eval_info", {}
-        )
+        self._eval_info = {key: state[f"eval_{key}"] for key in ("return_mean", "return_best")} | state["eval_info"]
         self._start -= state["seconds"]
         if goes_on:
             self._logger.resume(state["metrics_position"], counts[self.axis])

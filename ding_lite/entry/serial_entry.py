@@ -58,7 +58,7 @@ def serial_pipeline(
     limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
     setup = prepare_run(input_cfg, seed, env_setting, model, overrides, pipeline="serial_pipeline", limits=limits)
     process, source = policy_process(setup, get_rank(), "policy"), _find_source(setup)
-    with process as policy, Experiment(setup, policy, source, callbacks=callbacks, replays=True) as experiment:
+    with process as policy, Experiment(setup, policy, source, callbacks=callbacks) as experiment:
         replay = experiment.fill_replay_buffer()
         while not experiment.finished():
             if experiment.evaluate():

@@ -40,25 +40,9 @@ def serial_pipeline_offline(
 ) -> Policy:
     """Learn from a data set until `policy.learn.train_epoch`, another limit or the stop value is reached.
 
-    Each rank learns from its own part, which is drawn anew in every epoch. Environments are built only for evaluation.
-
-    Args:
-        input_cfg: `(main_config, create_config)`, or the path of a python file that defines both;
-            `policy.collect.data_path` names the data set.
-        seed: seed of everything random, used instead of the config's own.
-        env_setting: `(env_fn, collector_cfgs, evaluator_cfgs)` to build environments as `env_fn(cfg)`, instead of those
-            that `cfg.env` names; collector_cfgs are not used.
-        model: a model to train instead of the one that `cfg.policy.model` describes.
-        max_train_iter: learner iterations.
-        overrides: `dotted.key=value` strings, which take precedence over the config.
-        callbacks: are called at the events of the run, see `Callback`.
-
-    Returns:
-        The trained policy.
-
-    Raises:
-        ConfigError: a mistake in the config or the data set, on every rank, before anything has started.
-        SystemExit: after an interrupted run has saved its checkpoint.
+    `policy.collect.data_path` names the data set. Each rank learns from its own part, which is drawn anew in every
+    epoch. Environments are built only for evaluation, so `env_setting` needs no collector_cfgs. The arguments, the
+    return value and the errors are those of `serial_pipeline`.
     """
     return learn_offline(input_cfg, seed, env_setting, model, max_train_iter, overrides, callbacks)[0]
 
@@ -82,7 +66,7 @@ def learn_offline(
     feed = partial(create_feed, dataset)
     with (
         policy_process(setup, get_rank(), "policy") as policy,
-        Experiment(setup, policy, feed, axis="train_iter", callbacks=callbacks) as experiment,
+        Experiment(setup, policy, feed, callbacks=callbacks) as experiment,
     ):
         while not experiment.finished():
             if experiment.evaluate():

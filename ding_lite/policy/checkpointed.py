@@ -38,7 +38,7 @@ class Checkpointed:
         goes_on = "optimizer" in state
         self._load_state_dict_learn(state if goes_on else _evaluated(state))
         if goes_on:
-            self._schedules.load_state_dict(state.get("schedules"))
+            self._schedules.load_state_dict(state["schedules"])
         if self._average is not None:
             self._average.load_state_dict(state.get("average") if goes_on else None)
         self.normalizer.load(state.get("normalizer", {}))

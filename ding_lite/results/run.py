@@ -164,13 +164,9 @@ def _read_records(path: Path) -> Iterator[dict[str, Any]]:
         lines = path.read_bytes().splitlines() if path.exists() else []
     except OSError as error:
         raise UserError(f"Cannot read '{path}': {error.strerror}.") from None
-    start = None  # the run was recorded without `seconds`: pauses count
     for number, line in enumerate(lines, 1):
         try:
             record = json.loads(line)
-            if "seconds" not in record:
-                start = record[TIME] if start is None else start
-                record["seconds"] = record[TIME] - start
             numeric = all(isinstance(value, int | float | None) for value in record.values())
             if not numeric or any(record[key] is None for key in AXES.values()):
                 raise ValueError("a value is not a number")

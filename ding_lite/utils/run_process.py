@@ -23,7 +23,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 from ding_lite.utils.directory_lock import is_active
-from ding_lite.utils.ranks.heartbeat import SIGNALS
+from ding_lite.utils.ranks.heartbeat import SIGNALS, restoring_signals
 from ding_lite.utils.ranks.launch_environment import loopback, set_variables, usable_cores
 from ding_lite.utils.registry import UserError, load_extra
 
@@ -101,12 +101,10 @@ def passing_signals_on(processes: Callable[[], Iterable[TakesSignals]]) -> Itera
         for process in processes():
             process.send_signal(signum)
 
-    before = {number: signal.signal(number, handle) for number in SIGNALS}
-    try:
+    with restoring_signals():
+        for number in SIGNALS:
+            signal.signal(number, handle)
         yield lambda: received[0] if received else 0
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def end_with_parent(signum: int, parent: int) -> None:

@@ -201,16 +201,7 @@ class Schedules:
         """Return the counts, which are the same on all ranks."""
         return dict(self._counts)
 
-    def load_state_dict(self, state: dict[str, int] | None) -> None:
-        """Restore a state that `state_dict` returned.
-
-        Raises:
-            ValueError: it is None, so a version without schedules wrote the checkpoint.
-        """
-        if state is None:
-            raise ValueError(
-                "the state has no counts for schedules, because an older version wrote it: continue it without "
-                "schedules, or start from the model alone, with policy.learn.resume_training=False"
-            )
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Restore a state that `state_dict` returned."""
         self._counts.update(state)
         self.set_numbers()

@@ -109,7 +109,7 @@ def checkpoint_share(task: str, seconds: float) -> str:
         config = make_config(f"{folder}/run", setting, full)
         limits = {"max_train_iter": 10**9, "max_env_step": 10**9}
         setup = prepare_run(config, 0, overrides=(NO_CHECKPOINTS,), limits=limits)
-        experiment = Experiment(setup, setup.create_policy(), replays=bool(full))
+        experiment = Experiment(setup, setup.create_policy())
         replay = experiment.fill_replay_buffer() if full else None
         begin = time.perf_counter()
         while time.perf_counter() - begin < seconds:

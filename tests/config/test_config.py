@@ -251,9 +251,6 @@ def test_a_class_whose_config_contradicts_its_pipeline_is_told_what_to_set(monke
         compile_config(pair(policy=dict(type="config_test_loop")))
     Declares.learns_from = "collect"
     assert compile_config(pair(policy=dict(type="config_test_loop"))).policy.on_policy
-    Declares.pipeline = "serial_pipeline"  # type: ignore[attr-defined]  # of an older version
-    with pytest.raises(ConfigError, match="declares `pipeline`: set `learns_from` to 'replay', 'collect', 'dataset'"):
-        compile_config(pair(policy=dict(type="config_test_loop")))
 
 
 # Overrides.

@@ -63,7 +63,7 @@ def test_evaluation_changes_no_statistics_and_a_checkpoint_plays_like_its_policy
 def test_replay_stores_observations_and_rewards_as_the_environment_gave_them() -> None:
     setup = prepare_run(pair("dqn"), 0, overrides=[*NORM, "exp_name=run"], limits={"max_env_step": 160})
     seen: list[dict[str, Any]] = []
-    with policy_process(setup, 0, "policy") as built, Experiment(setup, built, replays=True) as experiment:
+    with policy_process(setup, 0, "policy") as built, Experiment(setup, built) as experiment:
         replay = experiment.fill_replay_buffer()
         policy: Any = experiment.policy
         forward = policy._forward_learn

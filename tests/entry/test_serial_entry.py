@@ -190,7 +190,7 @@ def test_a_policy_whose_losses_need_what_it_predicted_plays_these_steps_itself(k
     words = [] if kind == "ppo_offpolicy" else ["policy.unroll_len=8"]
     limits = {"max_env_step": 1000}
     setup = prepare_run((main, dict(policy=dict(type=kind))), 0, None, None, words, limits=limits)
-    with policy_process(setup, 0, "policy") as policy, Experiment(setup, policy, replays=True) as experiment:
+    with policy_process(setup, 0, "policy") as policy, Experiment(setup, policy) as experiment:
         for bias in (parameter for parameter in experiment.policy.model.parameters() if parameter.shape == (2,)):
             bias.data[0] = 30.0  # the policy always chooses action 0
         ring = experiment.fill_replay_buffer().ring

@@ -41,7 +41,7 @@ def test_building_the_parts_of_a_run_changes_nothing_of_the_process() -> None:
     setup = prepare_run(pair(), 0, overrides=SHORT, limits={"max_env_step": 100, "max_train_iter": 100})
     with policy_process(setup, 0, "policy") as policy:
         before, threads = drawn(), torch.get_num_threads()
-        experiment = Experiment(setup, policy, replays=True)
+        experiment = Experiment(setup, policy)
         experiment.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
         assert drawn() == before
         assert torch.get_num_threads() == threads

@@ -119,14 +119,6 @@ def test_a_run_without_schedules_is_continued_with_one() -> None:
         assert forward(policy)["scale"] == pytest.approx(scale)
 
 
-def test_a_state_without_counts_is_refused() -> None:
-    policy = weighted(scale=linear(1.0, 2.0, 10, "iteration"))
-    state = weighted().state_dict()
-    del state["schedules"]
-    with pytest.raises(ValueError, match="the state has no counts for schedules, because an older version wrote it"):
-        policy.load_state_dict(state)
-
-
 # Every registered policy.
 
 

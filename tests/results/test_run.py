@@ -34,15 +34,6 @@ def test_seconds_are_those_of_the_run_and_not_of_the_clock(tmp_path: Path) -> No
     assert read_run(tmp_path / "run").keys == {"eval/return_mean"}
 
 
-def test_a_run_without_the_column_has_the_seconds_since_its_first_record(tmp_path: Path) -> None:
-    path = write_run(tmp_path / "run", 0, [1.0, 2.0, 3.0]) / "metrics.jsonl"
-    first, second, third = path.read_text().splitlines()
-    older = [line.replace(f'"seconds": {10 * k}, ', "") for k, line in enumerate((first, second))]
-    path.write_text("\n".join([*older, third.replace('"seconds": 20', '"seconds": 17')]))  # resumed by this version
-    run = read_run(tmp_path / "run")
-    assert run.column("eval/return_mean", "seconds")[0].tolist() == [0, 10, 17]
-
-
 def test_an_incomplete_last_line_is_skipped_and_another_damaged_one_is_a_mistake(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run") / "metrics.jsonl"
     whole = path.read_text()

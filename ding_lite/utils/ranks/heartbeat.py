@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
@@ -93,6 +93,21 @@ def ends_at_interrupt() -> Iterator[None]:
     except KeyboardInterrupt:
         sys.stderr.write(f"{INTERRUPTED}\n")
         raise SystemExit(128 + signal.SIGINT) from None
+
+
+@contextmanager
+def restoring_signals(numbers: Iterable[signal.Signals] = SIGNALS) -> Iterator[None]:
+    """Return a context manager that finally restores the handlers of signals; outside the main thread, it does nothing.
+
+    Only the main thread can change them.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    handlers = {number: signal.getsignal(number) for number in numbers} if is_main else {}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not installed from python
 
 
 class InterruptGuard:
