@@ -73,6 +73,7 @@ class Policy(Checkpointed):
     model_type: ClassVar[str] = ""  # name of the built-in model that it uses by default, see `default_model`
     reads_next_obs: ClassVar[bool] = True  # whether its losses read `next_obs` of transitions from replay
     allows_lag: ClassVar[bool] = True  # whether it may learn from what an older policy played, see `collect.max_lag`
+    remembers: bool = False  # whether its model has a state of each running episode, see `_play`
     logged_figures: ClassVar[tuple[str, ...]] = ()  # figures to log, besides losses, norms and learning rates
     trainer_keys: ClassVar[tuple[str, ...]] = ()  # keys without effect in a `RolloutDataset`
     alarms: ClassVar[dict[str, tuple[float, str]]] = {}  # figures, the limits of their means, and what to do above them
@@ -124,6 +125,8 @@ class Policy(Checkpointed):
         self._figures: dict[str, Tensor] = {}  # figures of the last collect, for the log
         self.env_place = (0, 0)  # number of the first environment that it plays, and of all; (0, 0): it plays all
         self._eval_random = torch.Generator(self._device)  # its own: evaluating must not change what is learned
+        # Of the running episodes of an evaluator and of a collector: trees of tensors `[N, ...]`; what is missing is 0.
+        self._memory: dict[bool, dict[str, Any]] = {False: {}, True: {}}
         for field in enable_field:
             getattr(self, f"_init_{field}")()
         self.normalizer = Normalizer(None, None)
@@ -270,6 +273,11 @@ class Policy(Checkpointed):
 
     def reset(self, env_id: np.ndarray | None = None, explore: bool = True) -> None:
         """Forget the running episodes of these environments of a collector, or of an evaluator; None: all."""
+        if env_id is None:
+            self._memory[explore] = {}
+        elif self._memory[explore]:
+            index_K = torch.as_tensor(env_id, device=self._device)
+            self._memory[explore] = tree_map(lambda leaf: leaf.index_fill(0, index_K, 0.0), self._memory[explore])
         if explore:
             self._reset_collect(env_id)
             return
@@ -416,6 +424,21 @@ class Policy(Checkpointed):
             output = network(obs, **kwargs)
         return output if self._cfg.precision == "float32" else tree_map(Tensor.float, output)
 
+    def _play(self, obs: Any, explore: bool = False, **kwargs: Any) -> dict[str, Any]:
+        """Return the model's output for observations `[N, ...]`. A model that `remembers` continues running episodes.
+
+        It gets sequences of one row, and `prev_state`, None for zeros, and returns `next_state`, see `run_core`. The
+        output contains `prev_state`, the state before the step.
+        """
+        if not self.remembers:
+            return self._run(self._model, obs, **kwargs)
+        memory, row = self._memory[explore], tree_map(lambda leaf: torch.as_tensor(leaf)[None], obs)
+        before = memory.get("state")
+        output = self._run(self._model, row, prev_state=before, **kwargs)
+        memory["state"] = after = output.pop("next_state")
+        before = tree_map(torch.zeros_like, after) if before is None else before
+        return tree_map(lambda leaf: leaf[0], output) | {"prev_state": before}
+
     def _run_frozen(self, network: nn.Module, obs: Any, **kwargs: Any) -> Any:
         """Return the result of `_run`; its gradient flows to `kwargs`, but not to the network's parameters."""
         with frozen(network):
@@ -468,7 +491,7 @@ class Policy(Checkpointed):
         return block
 
     def _reset_collect(self, env_id: np.ndarray | None = None) -> None:
-        """Forget the running episodes of these environments; None means all."""
+        """Forget more of the running episodes of these environments than `_memory`; None means all."""
 
     # For evaluating.
 
@@ -481,11 +504,12 @@ class Policy(Checkpointed):
 
         By default, it is the model's `action`, or the most likely one by its `logit`.
         """
-        output = self._run(self._model, obs, **({"mode": self.actor_mode} if self.actor_mode else {}))
+        options: dict[str, Any] = {"mode": self.actor_mode} if self.actor_mode else {}
+        output = self._play(obs, **options)
         return output if "action" in output else output | {"action": mode(output["logit"])}
 
     def _reset_eval(self, env_id: np.ndarray | None = None) -> None:
-        """Forget the running episodes of these environments; None means all."""
+        """Forget more of the running episodes of these environments than `_memory`; None means all."""
 
     def _to_device(self, data: Any) -> Any:
         """Return nested dicts of arrays or tensors as tensors on the policy's device; floats get the model's dtype."""

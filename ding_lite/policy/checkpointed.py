@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import nn
 
 from ding_lite.torch_utils.normalizer import Normalizer
@@ -11,6 +12,7 @@ from ding_lite.torch_utils.optimizer_step import Optimizers
 from ding_lite.torch_utils.switches import WeightAverage
 from ding_lite.torch_utils.target_network import TargetNetwork
 from ding_lite.utils.schedule import Schedules
+from ding_lite.utils.tree import tree_map
 
 
 class Checkpointed:
@@ -22,6 +24,8 @@ class Checkpointed:
     _optimizers: Optimizers
     _target_networks: dict[str, TargetNetwork]
     _average: WeightAverage | None
+    _memory: dict[bool, dict[str, Any]]
+    _device: torch.device
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that learning changes; it is the same on all ranks."""
@@ -59,13 +63,17 @@ class Checkpointed:
         self.normalizer.load(state.get("normalizer", {}))
 
     def local_state_dict(self) -> dict[str, Any]:
-        """Return the state of this rank alone, such as a recurrent state."""
-        state = self._state_dict_collect()
+        """Return the state of this rank alone: what it remembers of its running episodes, nested `[N, ...]`.
+
+        A resumed run may deal environments to other ranks, and with them the rows of these tensors.
+        """
+        state = self._memory[True]
         return state | ({"normalizer": self.normalizer.local_state_dict()} if self.normalizer.active else {})
 
     def load_local_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state that `local_state_dict` returned."""
-        self._load_state_dict_collect(state)
+        own = {key: part for key, part in state.items() if key != "normalizer" and part is not None}
+        self._memory[True] = tree_map(lambda leaf: leaf.to(self._device), own)
         self.normalizer.load_local_state_dict(state.get("normalizer", {}))
 
     # What subclasses override.
@@ -84,17 +92,6 @@ class Checkpointed:
         for name, target in self._target_networks.items():
             own = state["targets"][name] if name and "optimizer" in state else state
             target.load_state_dict(own if "optimizer" in state else {})
-
-    def _state_dict_collect(self) -> dict[str, Any]:
-        """Return what this rank remembers of its running episodes, such as a recurrent state, for a checkpoint.
-
-        These are nested dicts of tensors `[N, ...]`, or None for zeros: a resumed run may deal environments to other
-        ranks.
-        """
-        return {}
-
-    def _load_state_dict_collect(self, state: dict[str, Any]) -> None:
-        """Restore a state that `_state_dict_collect` returned."""
 
 
 def _evaluated(state: dict[str, Any]) -> dict[str, Any]:

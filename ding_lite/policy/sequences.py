@@ -1,4 +1,4 @@
-"""Recurrent policies: what they remember of running episodes, and what PPO does differently with such a model.
+"""Learning from sequences: what policies with a memory have in common, and what PPO does differently with one.
 
 A sequence is all that one environment played in a collect. It starts from the state that was stored with its first row.
 
@@ -7,11 +7,10 @@ Shapes: T steps of a collect, N environments, B environments of a minibatch, K e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -43,52 +42,11 @@ SEQUENCE_KEYS: dict[str, Any] = dict(
 )
 
 
-class EpisodeState:
-    """The recurrent state of each of N environments, on the device that `to_device` moves it to."""
-
-    def __init__(self, to_device: Callable[[Any], Any]) -> None:
-        self._to_device = to_device
-        self._state: Any = None  # nested dict [N, ...]; None: all episodes are new
-
-    def act(self, run: Callable[..., dict[str, Any]], obs: Any) -> dict[str, Any]:
-        """Run a network for one step of every environment, and keep its state.
-
-        `run` runs the network, which returns `next_state`, see `run_core`, for observations `[N, ...]`.
-
-        Returns:
-            The network's outputs `[N, ...]`, and `prev_state`, the state before the step.
-        """
-        output = run(tree_map(lambda leaf: torch.as_tensor(leaf)[None], obs), prev_state=self._state)
-        before, self._state = self._state, output.pop("next_state")
-        if before is None:
-            before = tree_map(torch.zeros_like, self._state)
-        return tree_map(lambda leaf: leaf[0], output) | {"prev_state": before}
-
-    def reset(self, env_id: np.ndarray | None = None) -> None:
-        """Forget the episodes of these environments; None means all."""
-        if env_id is None or self._state is None:
-            self._state = None
-            return
-
-        def clear(leaf: Tensor) -> Tensor:
-            return leaf.index_fill(0, torch.as_tensor(env_id, device=leaf.device), 0.0)
-
-        self._state = tree_map(clear, self._state)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"state": self._state}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._state = None if state["state"] is None else self._to_device(state["state"])
-
-
 class RecurrentPolicy(Policy):
-    """What policies that learn from replayed sequences have in common: what they remember of running episodes.
-
-    The states of the environments that collect and of those that evaluate are kept apart.
-    """
+    """What policies that learn from replayed sequences have in common."""
 
     stored_outputs = ("prev_state",)
+    remembers = True
 
     def _unroll(self, network: nn.Module, batch: dict[str, Any], key: str = "logit") -> tuple[Tensor, Tensor]:
         """Return an output for the rows after burn-in, and for their successors, both `[T - burnin_step, B, ...]`."""
@@ -105,29 +63,8 @@ class RecurrentPolicy(Policy):
         """Return the priorities `[B]` of sequences with these absolute errors (Kapturowski et al. 2019, eq. 1)."""
         return torch.lerp(error_UB.mean(0), error_UB.amax(0), self._cfg.learn.priority_eta)
 
-    def _init_collect(self) -> None:
-        super()._init_collect()
-        self._collect_state = EpisodeState(self._to_device)
 
-    def _init_eval(self) -> None:
-        self._eval_state = EpisodeState(self._to_device)
-
-    def _reset_collect(self, env_id: np.ndarray | None = None) -> None:
-        super()._reset_collect(env_id)
-        self._collect_state.reset(env_id)
-
-    def _reset_eval(self, env_id: np.ndarray | None = None) -> None:
-        self._eval_state.reset(env_id)
-
-    def _state_dict_collect(self) -> dict[str, Any]:
-        return super()._state_dict_collect() | self._collect_state.state_dict()
-
-    def _load_state_dict_collect(self, state: dict[str, Any]) -> None:
-        super()._load_state_dict_collect(state)
-        self._collect_state.load_state_dict(state)
-
-
-def remembers(model: Mapping[str, Any]) -> str | None:
+def find_core(model: Mapping[str, Any]) -> str | None:
     """Return the key of `policy.model` that gives an actor-critic a recurrent core; None if none does."""
     return next((key for key in ("lstm_type", "memory") if model.get(key)), None)
 
@@ -147,8 +84,6 @@ class Sequences:
     """The parts of an actor-critic that depend on its model being recurrent.
 
     Attributes:
-        collecting: the states of the environments that collect.
-        evaluating: the states of the environments that evaluate.
         keys: columns of a rollout block that a sequence needs.
     """
 
@@ -156,7 +91,6 @@ class Sequences:
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self.collecting, self.evaluating = EpisodeState(policy._to_device), EpisodeState(policy._to_device)
 
     def run(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
         """Return the model's output, see `VAC.forward`."""

@@ -32,7 +32,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import gymnasium
-import numpy as np
 import torch
 from easydict import EasyDict
 from torch import Tensor
@@ -149,12 +148,9 @@ class DDPGPolicy(Policy):
             self._update_targets()
         return output
 
-    def _init_collect(self) -> None:
-        self._noise_ND: Tensor | None = None  # state of the Ornstein-Uhlenbeck process; None: zeros
-
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
-        output = self._forward_eval(obs)
+        output = self._play(obs, explore=True, mode="compute_actor")
         return output | {"action": self._explore(output["action"])}
 
     def _explore(self, action_ND: Tensor) -> Tensor:
@@ -162,18 +158,6 @@ class DDPGPolicy(Policy):
         sigma, noise_ND = self._cfg.collect.noise_sigma, torch.randn_like(action_ND)
         if self._cfg.collect.noise_type == "gauss":
             return (action_ND + noise_ND * sigma).clamp(-1.0, 1.0)
-        before_ND = torch.zeros_like(action_ND) if self._noise_ND is None else self._noise_ND
-        self._noise_ND = ornstein_uhlenbeck(before_ND, noise_ND, sigma)
-        return (action_ND + self._noise_ND).clamp(-1.0, 1.0)
-
-    def _reset_collect(self, env_id: np.ndarray | None = None) -> None:
-        if env_id is None or self._noise_ND is None:
-            self._noise_ND = None
-        else:
-            self._noise_ND = self._noise_ND.index_fill(0, torch.as_tensor(env_id, device=self._device), 0.0)
-
-    def _state_dict_collect(self) -> dict[str, Any]:
-        return {"noise": self._noise_ND}
-
-    def _load_state_dict_collect(self, state: dict[str, Any]) -> None:
-        self._noise_ND = None if state["noise"] is None else self._to_device(state["noise"])
+        memory = self._memory[True]
+        memory["noise"] = ornstein_uhlenbeck(memory.get("noise", torch.zeros_like(action_ND)), noise_ND, sigma)
+        return (action_ND + memory["noise"]).clamp(-1.0, 1.0)

@@ -28,7 +28,7 @@ from ding_lite.policy.base import Policy
 from ding_lite.policy.continuous.ddpg import DDPGPolicy
 from ding_lite.policy.continuous.sac import SACPolicy
 from ding_lite.policy.continuous.td3 import TD3_KEYS
-from ding_lite.policy.sequences import SEQUENCE_KEYS, EpisodeState, RecurrentPolicy, after_burnin
+from ding_lite.policy.sequences import SEQUENCE_KEYS, RecurrentPolicy, after_burnin
 from ding_lite.utils.key import merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
@@ -67,11 +67,6 @@ def draw(policy: Policy, batch: dict[str, Any]) -> Tensor:
     return torch.randn(size, dtype=policy._dtype, device=policy.device)
 
 
-def remember(policy: Policy, state: EpisodeState, obs: Any) -> dict[str, Any]:
-    """Return the actor's output for observations `[N, ...]`, and the states before the step."""
-    return state.act(partial(policy._run, policy.model, mode="compute_actor"), obs)
-
-
 @POLICY_REGISTRY.register("recurrent_sac")
 class RecurrentSACPolicy(RecurrentPolicy, SACPolicy):
     """SAC with memories. Override `_critic_loss` or `_actor_loss` to change the objective."""
@@ -84,15 +79,6 @@ class RecurrentSACPolicy(RecurrentPolicy, SACPolicy):
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         return {name: draw(self, batch) for name in ("next", "actor")}
-
-    @torch.inference_mode()
-    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
-        return self._sample(remember(self, self._collect_state, obs))
-
-    @torch.inference_mode()
-    def _forward_eval(self, obs: Any) -> dict[str, Any]:
-        output = remember(self, self._eval_state, obs)
-        return output | {"action": output["logit"]["mu"].tanh()}
 
 
 @POLICY_REGISTRY.register("recurrent_td3")
@@ -107,12 +93,3 @@ class RecurrentTD3Policy(RecurrentPolicy, DDPGPolicy):
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         return {"target": draw(self, batch)} if self._cfg.learn.noise else {}
-
-    @torch.inference_mode()
-    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
-        output = remember(self, self._collect_state, obs)
-        return output | {"action": self._explore(output["action"])}
-
-    @torch.inference_mode()
-    def _forward_eval(self, obs: Any) -> dict[str, Any]:
-        return remember(self, self._eval_state, obs)

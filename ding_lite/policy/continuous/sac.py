@@ -170,15 +170,12 @@ class SACPolicy(Policy):
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
-        return self._sample(self._run(self._model, obs, mode="compute_actor"))
-
-    def _sample(self, output: dict[str, Any]) -> dict[str, Any]:
-        """Return the model's output with an action of its distribution."""
+        output = self._play(obs, explore=True, mode="compute_actor")
         return output | {"action": squashed_sample(output["logit"], torch.randn_like(output["logit"]["mu"]))[0]}
 
     @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Any]:
-        output = self._run(self._model, obs, mode="compute_actor")
+        output = self._play(obs, mode="compute_actor")
         return output | {"action": output["logit"]["mu"].tanh()}
 
 

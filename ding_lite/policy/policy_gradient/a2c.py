@@ -28,7 +28,7 @@ from easydict import EasyDict
 from torch import Tensor, nn
 
 from ding_lite.policy.base import Policy
-from ding_lite.policy.sequences import remembers
+from ding_lite.policy.sequences import find_core
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.distribution import log_prob_entropy, sample
 from ding_lite.rl_utils.policy_gradient import gae, gae_data
@@ -116,7 +116,7 @@ class A2CPolicy(Policy):
 
 def check_core(policy: EasyDict, recurrent: bool) -> None:
     """Check that a model has a recurrent core only if the policy can learn with one."""
-    key = remembers(policy.model)
+    key = find_core(policy.model)
     if key and not (recurrent and policy.model.get("share_encoder", True)):
         what = "share_encoder=False" if recurrent else f"policy '{policy.type}', only with 'ppo'"
         raise ConfigError(f"policy.model.{key}={policy.model[key]} is not possible with {what}: leave one out.")

@@ -34,7 +34,7 @@ from torch import Tensor
 from ding_lite.policy.base import Policy
 from ding_lite.policy.policy_gradient.a2c import flatten_rows
 from ding_lite.rl_utils.distribution import finite, kl_divergence, sample
-from ding_lite.rl_utils.vtrace import compute_q_retraces
+from ding_lite.rl_utils.vtrace import acer_trust_region_update, compute_q_retraces
 from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -126,7 +126,9 @@ class ACERPolicy(Policy):
 
         gradient_UBA, figures = torch.func.grad(negative_objective, has_aux=True)(logp_UBA.detach())
         if learn.trust_region:  # the bound holds for the gradient of each sample's own loss
-            gradient_UBA = _bound(gradient_UBA * number, average_UBA.exp(), learn.trust_region_value) / number
+            own = [gradient_UBA * number]
+            (bounded_UBA,) = acer_trust_region_update(own, logp_UBA, average_UBA, learn.trust_region_value)
+            gradient_UBA = bounded_UBA / number
         carrier = (gradient_UBA * logp_UBA).sum()  # its gradient is the changed one
         policy_loss = figures.pop("loss") + carrier - carrier.detach()
         critic_loss = (0.5 * (target_UB1 - q_UBA.gather(-1, index_UB1)).square()).mean()
@@ -167,15 +169,3 @@ class ACERPolicy(Policy):
 def _log_policy(logit: Tensor) -> Tensor:
     """Return log pi, `[..., A]`; it is finite where a logit of -inf forbids an action, so that pi log pi is 0."""
     return finite(logit.log_softmax(-1))
-
-
-def _bound(gradient_UBA: Tensor, average_UBA: Tensor, bound: float) -> Tensor:
-    """Return the closest gradients whose steps increase KL(pi_average || pi) by at most a bound (eq. 12).
-
-    Args:
-        gradient_UBA: gradients of each sample's loss by log pi.
-        average_UBA: pi_average; minus this is the gradient of the divergence by log pi.
-        bound: the largest increase per unit step.
-    """
-    excess_UB1 = (gradient_UBA * average_UBA).sum(-1, keepdim=True) - bound
-    return gradient_UBA - (excess_UB1 / average_UBA.square().sum(-1, keepdim=True)).clamp(min=0.0) * average_UBA

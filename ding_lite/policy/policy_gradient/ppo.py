@@ -22,10 +22,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 import torch
 from easydict import EasyDict
 from torch import Tensor, nn
@@ -41,9 +39,9 @@ from ding_lite.policy.policy_gradient.a2c import (
     init_parameters,
     normalize_advantages,
 )
-from ding_lite.policy.sequences import Sequences, remembers
+from ding_lite.policy.sequences import Sequences, find_core
 from ding_lite.rl_utils.common import weighted_mean
-from ding_lite.rl_utils.distribution import kl_divergence, log_prob, log_prob_entropy, mode, sample
+from ding_lite.rl_utils.distribution import kl_divergence, log_prob, log_prob_entropy, sample
 from ding_lite.rl_utils.policy_gradient import clipped_objective, pretrained_kl, squared_value_error
 from ding_lite.torch_utils.minibatch import explained_variance, minibatches, rank_sizes
 from ding_lite.torch_utils.running_stat import RunningMeanStd
@@ -115,7 +113,8 @@ class PPOPolicy(Policy):
 
     def __init__(self, cfg: EasyDict, *args: Any, **kwargs: Any) -> None:
         """Build the policy as `Policy` does. Without the learn mode it can still compute its loss."""
-        self._sequences = Sequences(self) if remembers(cfg.model) else None
+        self.remembers = find_core(cfg.model) is not None
+        self._sequences = Sequences(self) if self.remembers else None
         self._adapted_kl_beta: float | None = None  # value after changes by `kl_adaptive`
         super().__init__(cfg, *args, **kwargs)
         self._kl_is_scheduled = isinstance(self._schedules.follower("learn.kl_beta"), Scheduled)
@@ -134,8 +133,7 @@ class PPOPolicy(Policy):
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
-        run = partial(self._run, self._model, mode="compute_actor_critic")
-        output = self._sequences.collecting.act(run, obs) if self._sequences else run(obs)
+        output = self._play(obs, explore=True, mode="compute_actor_critic")
         output |= {"action": sample(output["logit"])}
         if self._pretrained is None:
             return output
@@ -229,30 +227,6 @@ class PPOPolicy(Policy):
         self._kl += [output["kl"]] if "kl" in output else []
         return output
 
-    # The memory of a recurrent model.
-
-    @torch.inference_mode()
-    def _forward_eval(self, obs: Any) -> dict[str, Any]:
-        if self._sequences is None:
-            return super()._forward_eval(obs)
-        output = self._sequences.evaluating.act(partial(self._run, self._model, mode="compute_actor"), obs)
-        return output | {"action": mode(output["logit"])}
-
-    def _reset_collect(self, env_id: np.ndarray | None = None) -> None:
-        if self._sequences:
-            self._sequences.collecting.reset(env_id)
-
-    def _reset_eval(self, env_id: np.ndarray | None = None) -> None:
-        if self._sequences:
-            self._sequences.evaluating.reset(env_id)
-
-    def _state_dict_collect(self) -> dict[str, Any]:
-        return self._sequences.collecting.state_dict() if self._sequences else {}
-
-    def _load_state_dict_collect(self, state: dict[str, Any]) -> None:
-        if self._sequences:
-            self._sequences.collecting.load_state_dict(state)
-
     # The penalty on the KL.
 
     @property
@@ -321,7 +295,7 @@ def check_kl_keys(cfg: EasyDict) -> None:
         raise ConfigError(
             f"{path} contradicts kl_adaptive=True, which adapts kl_beta to KL(pi_old || pi_new): drop one."
         )
-    if key := remembers(policy.model):
+    if key := find_core(policy.model):
         raise ConfigError(f"{path} is not possible with policy.model.{key}: leave one out.")
     if cfg.env.norm_obs.use_norm:
         raise ConfigError(

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import pick, weighted_mean
-from ding_lite.rl_utils.exploration import epsilon_greedy, spread_epsilon
+from ding_lite.rl_utils.exploration import epsilon_greedy
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -74,18 +74,6 @@ class BDQPolicy(DQNPolicy):
         logit: Tensor = self._output(network, batch, key, name)["logit"]
         return logit.unsqueeze(1) if logit.ndim == 2 else logit
 
-    @torch.inference_mode()
-    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Tensor]:
-        return self._act(obs, eps, spread=self._cfg.other.get("eps", {}).get("spread", 0.0))
-
-    @torch.inference_mode()
-    def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
-        return self._act(obs, self._cfg.eval.eps, self._eval_random)
-
-    def _act(
-        self, obs: Any, eps: float, generator: torch.Generator | None = None, spread: float = 0.0
-    ) -> dict[str, Tensor]:
-        """Return `logit` and epsilon-greedy `action`; options that a branch lacks are never chosen."""
-        logit = self._run(self._model, obs)["logit"]
-        epsilon = spread_epsilon(eps, spread, logit.shape[0], *self.env_place)  # len() would fix N in an export
-        return {"logit": logit, "action": epsilon_greedy(logit, epsilon, ~torch.isneginf(logit), generator)}
+    def _choose(self, logit: Tensor, epsilon: float | Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Return the options of all branches, for values `[N, D, A]`; options that a branch lacks are never chosen."""
+        return epsilon_greedy(logit, epsilon, ~torch.isneginf(logit), generator)

@@ -151,17 +151,17 @@ class DQNPolicy(Policy):
         return {"eps": 0.0} if self._cfg.get("noisy_net") else super()._begin_collect(envstep)
 
     @torch.inference_mode()
-    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Tensor]:
-        logit_NA = self._run(self._model, obs)["logit"]
-        return {"logit": logit_NA, "action": epsilon_greedy(logit_NA, self._epsilons(eps, logit_NA))}
-
-    def _epsilons(self, eps: float, logit_NA: Tensor) -> float | Tensor:
-        """Return the epsilon of each of N environments that collect, see `rl_utils.spread_epsilon`."""
-        if "eps" not in self._cfg.other:
-            return eps
-        return spread_epsilon(eps, self._cfg.other.eps.spread, len(logit_NA), *self.env_place)
+    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Any]:
+        output = self._play(obs, explore=True)
+        spread = self._cfg.other.get("eps", {}).get("spread", 0.0)
+        epsilon = spread_epsilon(eps, spread, len(output["logit"]), *self.env_place)
+        return output | {"action": self._choose(output["logit"], epsilon)}
 
     @torch.inference_mode()
-    def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
-        logit_NA = self._run(self._model, obs)["logit"]
-        return {"logit": logit_NA, "action": epsilon_greedy(logit_NA, self._cfg.eval.eps, generator=self._eval_random)}
+    def _forward_eval(self, obs: Any) -> dict[str, Any]:
+        output = self._play(obs)
+        return output | {"action": self._choose(output["logit"], self._cfg.eval.eps, self._eval_random)}
+
+    def _choose(self, logit: Tensor, epsilon: float | Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Return the best actions `[N]`, or random ones with probability epsilon, for values `[N, A]`."""
+        return epsilon_greedy(logit, epsilon, generator=generator)

@@ -24,7 +24,6 @@ state.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, ClassVar
 
 import gymnasium
@@ -36,7 +35,6 @@ from ding_lite.model.recurrent import unroll
 from ding_lite.policy.sequences import SEQUENCE_KEYS, RecurrentPolicy, after_burnin
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import pick, weighted_mean
-from ding_lite.rl_utils.exploration import epsilon_greedy
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -117,17 +115,6 @@ class QMIXPolicy(RecurrentPolicy, DQNPolicy):
         """Return Q_tot `[T, B]`."""
         total: Tensor = self._run(network, state_TBG, mode="mix", q_XM=q_TBM)["total_q"]
         return total
-
-    @torch.no_grad()
-    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Any]:
-        output = self._collect_state.act(partial(self._run, self._model), obs)
-        return output | {"action": epsilon_greedy(output["logit"], self._epsilons(eps, output["logit"]))}
-
-    @torch.no_grad()
-    def _forward_eval(self, obs: Any) -> dict[str, Any]:
-        output = self._eval_state.act(partial(self._run, self._model), obs)
-        action = epsilon_greedy(output["logit"], self._cfg.eval.eps, generator=self._eval_random)
-        return output | {"action": action}
 
 
 def global_states(batch: dict[str, Any], burnin: int) -> tuple[Any, Any]:

@@ -24,7 +24,6 @@ Shapes: T rows of a sequence, U steps to learn from, B sequences, A actions.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -33,7 +32,6 @@ from torch import Tensor
 from ding_lite.policy.sequences import SEQUENCE_KEYS, RecurrentPolicy
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import pick, weighted_mean
-from ding_lite.rl_utils.exploration import epsilon_greedy
 from ding_lite.rl_utils.td import value_inv_transform, value_transform
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -94,14 +92,3 @@ class R2D2Policy(RecurrentPolicy, DQNPolicy):
         error_UB = target_UB - q_UB
         loss = weighted_mean(error_UB.square(), batch.get("weight"))
         return loss, {"priority": self._priority(error_UB.detach().abs()), "q_value": q_UB.detach()}
-
-    @torch.no_grad()
-    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Any]:
-        output = self._collect_state.act(partial(self._run, self._model), obs)
-        return output | {"action": epsilon_greedy(output["logit"], self._epsilons(eps, output["logit"]))}
-
-    @torch.no_grad()
-    def _forward_eval(self, obs: Any) -> dict[str, Any]:
-        output = self._eval_state.act(partial(self._run, self._model), obs)
-        action = epsilon_greedy(output["logit"], self._cfg.eval.eps, generator=self._eval_random)
-        return output | {"action": action}

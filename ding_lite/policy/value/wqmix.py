@@ -20,7 +20,6 @@ state; 2 stands for Q_tot and Q*.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, ClassVar
 
 import gymnasium
@@ -31,7 +30,6 @@ from ding_lite.policy.sequences import RecurrentPolicy
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.policy.value.qmix import NOT_OF_QMIX, QMIX_KEYS, global_states
 from ding_lite.rl_utils.common import pick, weighted_mean
-from ding_lite.rl_utils.exploration import epsilon_greedy
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -89,14 +87,3 @@ class WQMIXPolicy(RecurrentPolicy, DQNPolicy):
         q_TB2M = pick(q_TB2MA, action_TBM.unsqueeze(2).expand(q_TB2MA.shape[:-1]))
         total: Tensor = self._run(network, state_TBG, mode="mix", q_X2M=q_TB2M)["total_q"]
         return total
-
-    @torch.no_grad()
-    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Any]:
-        output = self._collect_state.act(partial(self._run, self._model), obs)
-        return output | {"action": epsilon_greedy(output["logit"], self._epsilons(eps, output["logit"]))}
-
-    @torch.no_grad()
-    def _forward_eval(self, obs: Any) -> dict[str, Any]:
-        output = self._eval_state.act(partial(self._run, self._model), obs)
-        action = epsilon_greedy(output["logit"], self._cfg.eval.eps, generator=self._eval_random)
-        return output | {"action": action}
