@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import gc
-import json
-import os
 import re
 import resource
 import signal
@@ -13,8 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +23,10 @@ from ding_lite.utils.ranks.collectives import allreduce_data, broadcast_module, 
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.ranks.machine_group import machine_group
-from ding_lite.utils.ranks.ranks import get_local_rank, get_local_world_size, get_rank, get_world_size
+from ding_lite.utils.ranks.ranks import get_rank
 from ding_lite.utils.registry import ConfigError
 from tests.distributed.launcher import free_port, launch, run_forked, run_ranks, say
+from tests.distributed.on_ranks import call_on_ranks
 
 ME = ["-m", "tests.distributed.test_collectives"]
 WAYS: tuple[dict[str, Any], ...] = ({}, {"share_memory": True})
@@ -48,36 +44,7 @@ def make_loss(network: nn.Module, seed: int, batch: int = 6) -> torch.Tensor:
     return network(torch.rand(batch, 4, 8, 8, generator=generator)).square().mean()
 
 
-class Branches(nn.Module):
-    """A network of which each call uses one branch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.first, self.second = nn.Linear(4, 5), nn.Linear(4, 5)
-
-
 # Checks: each runs on both ranks inside one group, and may fail on either.
-
-
-def check_numbers_of_the_ranks() -> None:
-    assert (get_rank(), get_world_size()) == (int(os.environ["RANK"]), 2)
-    assert (get_local_rank(), get_local_world_size()) == (int(os.environ["LOCAL_RANK"]), 2)
-
-
-def check_average_is_the_mean_of_all_ranks() -> None:
-    for way in WAYS:
-        network = make_network()
-        single = [copy.deepcopy(network) for _ in range(2)]
-        for rank, other in enumerate(single):
-            make_loss(other, rank).backward()
-        flat = FlatParameters(network, **way)
-        for _ in range(3):  # the buffers are used again, and must not add up
-            flat.zero_grad()
-            make_loss(network, get_rank()).backward()
-            flat.average_grad()
-        for mine, first, second in zip(network.parameters(), *(other.parameters() for other in single), strict=True):
-            torch.testing.assert_close(mine.grad, (first.grad + second.grad) / 2, rtol=1e-5, atol=1e-8)
 
 
 def check_every_way_of_averaging_gives_the_same_bits() -> None:
@@ -89,15 +56,6 @@ def check_every_way_of_averaging_gives_the_same_bits() -> None:
         flat.average_grad()
         grads.append(flat.gradient.clone())
     assert torch.equal(grads[0], grads[1])  # with two ranks each element is one sum
-
-
-def gloo_threads() -> list[str]:
-    """Return the names of gloo's threads in this process."""
-    names: list[str] = []
-    for file in Path("/proc/self/task").glob("*/comm"):
-        with suppress(OSError):  # the thread has ended meanwhile
-            names.append(file.read_text().strip())
-    return sorted(name for name in names if "gloo" in name)
 
 
 def check_shared_gradients_are_in_one_memory_that_no_name_is_left_of() -> None:
@@ -134,33 +92,6 @@ def check_one_rank_that_cannot_map_shared_memory_is_enough_to_do_without() -> No
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert memory is None
-
-
-def check_a_parameter_unused_on_one_rank_counts_as_zero() -> None:
-    for way in WAYS:
-        module = Branches()
-        flat = FlatParameters(module, **way)
-        for turn in range(4):
-            flat.zero_grad()
-            branch = module.first if (get_rank() + turn) % 2 else module.second
-            (branch(torch.ones(1, 4)).sum() * (get_rank() + 1)).backward()
-            flat.average_grad()
-            # The weight's gradient is rank + 1 where a rank uses the branch: half of that is the mean of two ranks.
-            first, second = (1.0, 0.5) if turn % 2 == 0 else (0.5, 1.0)
-            for layer, share in ((module.first, first), (module.second, second)):
-                assert layer.weight.grad is not None
-                assert torch.equal(layer.weight.grad, torch.full((5, 4), share)), (way, turn)
-
-
-def check_two_backwards_add_up() -> None:
-    network = make_network()
-    flat = FlatParameters(network)
-    make_loss(network, get_rank()).backward()
-    make_loss(network, get_rank()).backward()
-    flat.average_grad()
-    once = make_network()
-    (make_loss(once, 0) + make_loss(once, 1)).backward()  # two backwards on each of two ranks, over two ranks
-    torch.testing.assert_close(network[0].weight.grad, once[0].weight.grad, rtol=1e-5, atol=1e-8)
 
 
 def check_counts_are_sums_of_whole_numbers() -> None:
@@ -219,22 +150,15 @@ CHECKS: dict[str, Callable[[], None]] = {
 }
 
 
-def rank_checks(folder: str) -> None:
-    """Run all checks and write what failed."""
+def run_checks() -> dict[str, str]:
+    """Run all checks and return what failed."""
     failures = {}
-    with DDPContext(timeout=20):
-        for name, check in CHECKS.items():
-            try:
-                check()
-            except Exception as error:  # reported by the test of that name
-                failures[name] = f"{type(error).__name__}: {error}"
-        rank = get_rank()
-        gc.collect()
-    deadline = time.monotonic() + 10  # the kernel lists a thread for a moment after it has been joined
-    while (left := gloo_threads()) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    failures["left"] = str(dist.is_initialized() or left)
-    Path(folder, f"rank{rank}.json").write_text(json.dumps(failures))
+    for name, check in CHECKS.items():
+        try:
+            check()
+        except Exception as error:  # reported by the test of that name
+            failures[name] = f"{type(error).__name__}: {error}"
+    return failures
 
 
 def rank_crash() -> None:
@@ -269,30 +193,15 @@ def rank_late(seconds: str) -> None:
 
 # Tests.
 
-LAUNCHED = ["forked", *(pytest.param(how, marks=pytest.mark.slow) for how in ("run", "launch"))]
 
-
-@pytest.fixture(scope="module", params=LAUNCHED)
-def failures(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[list[dict[str, str]]]:
-    folder = tmp_path_factory.mktemp(request.param)
-    words, how = [*ME, "checks", str(folder)], request.param
-    done = run_ranks(words, timeout=120) if how == "forked" else launch(words, timeout=120, launcher=how)
-    files = [folder / f"rank{rank}.json" for rank in range(2)]
-    assert all(file.exists() for file in files), done.stderr
-    yield [json.loads(file.read_text()) for file in files]
-    assert done.returncode == 0, done.stderr
+@pytest.fixture(scope="module")
+def failures() -> list[dict[str, str]]:
+    return call_on_ranks(run_checks)
 
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_two_ranks(name: str, failures: list[dict[str, str]]) -> None:
     assert [failure.get(name) for failure in failures] == [None, None]
-
-
-def test_the_group_is_left_at_the_end(failures: list[dict[str, str]]) -> None:
-    # Neither the group nor its threads: creating an optimizer inside used to keep them, and to abort at the end.
-    assert [failure["left"] for failure in failures] == ["[]", "[]"]
 
 
 def test_a_config_error_on_a_rank_is_one_line() -> None:

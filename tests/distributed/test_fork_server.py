@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.distributed.launcher import MARK, PATIENCE, finish, run_forked, run_ranks, start, start_forked
+from tests.distributed.launcher import MARK, finish, run_forked, start
 
 # Everything of a process that a program may depend on, but for its modules and its ids.
 TELL = f"""
@@ -54,37 +51,3 @@ def test_a_forked_program_finds_what_a_new_process_finds(words: list[str], tmp_p
         assert new.returncode == forked.returncode == 0, forked.stderr
         assert forked.stdout.splitlines() == new.stdout.splitlines()
         assert forked.stderr == new.stderr == "to stderr\n"
-
-
-def test_a_program_that_takes_too_long_is_killed_with_all_that_it_has_started(tmp_path: Path) -> None:
-    (tmp_path / "waits.py").write_text(
-        "import os, subprocess, time\n"
-        "other = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
-        "print(os.getpid(), other.pid, flush=True)\n"
-        "time.sleep(600)\n"
-    )
-    process = start_forked(["waits.py"], cwd=tmp_path)
-    with pytest.raises(subprocess.TimeoutExpired) as caught:
-        finish(process, timeout=2 / PATIENCE)
-    own, other = map(int, str(caught.value.stdout).split())
-    assert own == process.pid
-    assert process.returncode == -signal.SIGKILL
-    assert not Path(f"/proc/{own}").exists()
-    end = time.monotonic() + 60
-    while Path(f"/proc/{other}/cmdline").exists() and Path(f"/proc/{other}/cmdline").read_bytes():
-        assert time.monotonic() < end
-
-
-def test_ranks_of_a_file_end_with_the_one_that_fails(tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(
-        "import os, sys, time\n"
-        "rank, world = os.environ['RANK'], os.environ['WORLD_SIZE']\n"
-        "os.write(1, f'{rank} of {world}: {sys.argv}\\n'.encode())\n"
-        "open(rank, 'w').close()\n"
-        "while not os.path.exists('0'): time.sleep(0.01)\n"
-        "sys.exit('rank 1 fails') if rank == '1' else time.sleep(600)\n"
-    )
-    done = run_ranks(["script.py", "a"], cwd=tmp_path)
-    assert sorted(done.stdout.splitlines()) == [f"{rank} of 2: {['script.py', 'a']}" for rank in range(2)]
-    assert done.stderr == "rank 1 fails\n"
-    assert done.returncode == -signal.SIGTERM  # of rank 0, which was ended

@@ -115,14 +115,6 @@ def run_alike(seconds: str) -> None:
         raise UserError("not finite")
 
 
-def run_mistake() -> None:
-    """Rank 1 alone makes a mistake; rank 0 waits for it."""
-    with DDPContext():
-        if get_rank() == 1:
-            raise UserError("wrong")
-        dist.all_reduce(torch.zeros(1))
-
-
 def run_long(what: str, where: str) -> None:
     """Rank 0 works longer than the time-out, makes progress meanwhile, and rank 1 waits for it."""
     separate(where)
@@ -315,17 +307,11 @@ def test_ranks_that_fail_alike_wait_for_one_that_still_saves() -> None:
     assert re.findall(r"^\[rank \d\].*$", done.stderr, re.MULTILINE) == ["[rank 0] not finite"]  # told once
 
 
-def test_a_mistake_of_one_rank_is_told_by_that_rank() -> None:
-    done = launch([*ME, "mistake"])
-    assert re.findall(r"^\[rank 1\] wrong$", done.stderr, re.MULTILINE) == ["[rank 1] wrong"]
-    assert "[rank 0] wrong" not in done.stderr
-
-
 def main(argv: list[str]) -> None:
     torch.set_num_threads(1)
     what, *words = [word for word in argv if not word.startswith("--local-rank")]
-    parts: dict[str, Callable[..., None]] = {"early": run_early, "alike": run_alike, "mistake": run_mistake}
-    parts |= {"long": run_long, "cleanup": run_cleanup}
+    parts: dict[str, Callable[..., None]] = {"early": run_early, "alike": run_alike, "long": run_long}
+    parts["cleanup"] = run_cleanup
     parts.get(what, partial(run_rank, what))(*words)
 
 
