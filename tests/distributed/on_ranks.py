@@ -1,17 +1,14 @@
 """Functions of test files that run on the ranks of a process group, and what each of them returned.
 
 The ranks run this file as `python -m tests.distributed.on_ranks MODULE FUNCTION FOLDER`. They fail if they leave the
-group or its threads behind.
+group behind.
 """
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import importlib
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,21 +46,7 @@ def main(module: str, function: str, folder: str) -> None:
     with DDPContext(timeout=60):
         result = getattr(importlib.import_module(module), function)(*args)
         torch.save(result, Path(folder, f"{get_rank()}.pt"))
-    gc.collect()
-    end = time.monotonic() + 10  # the kernel lists a thread for a moment after it has been joined
-    while (left := gloo_threads()) and time.monotonic() < end:
-        time.sleep(0.01)
-    assert not left
     assert not dist.is_initialized()
-
-
-def gloo_threads() -> list[str]:
-    """Return the names of gloo's threads in this process, which an optimizer inside the group may keep."""
-    names: list[str] = []
-    for file in Path("/proc/self/task").glob("*/comm"):
-        with contextlib.suppress(OSError):  # the thread has ended meanwhile
-            names.append(file.read_text().strip())
-    return [name for name in names if "gloo" in name]
 
 
 if __name__ == "__main__":

@@ -1,15 +1,10 @@
-"""Two ranks save and load as one: they return alike, raise alike, and take the same checkpoint.
-
-This file is its own script: each rank runs it with a directory and the name of what to do, does that and prints.
-"""
+"""Two ranks save and load as one: they return alike, raise alike, and take the same checkpoint."""
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,9 +12,9 @@ from typing import Any
 import pytest
 import torch
 
-from ding_lite.utils import CheckpointError, DDPContext, all_gather_object, get_rank
+from ding_lite.utils import CheckpointError, all_gather_object, get_rank
 from ding_lite.utils.checkpoint.store import CheckpointStore, Loaded, load_file
-from tests.distributed.launcher import run_ranks, say
+from tests.distributed.on_ranks import call_on_ranks
 
 
 def save(store: CheckpointStore, number: int) -> str | None:
@@ -34,12 +29,12 @@ def describe(loaded: Loaded) -> list[Any]:
     return [loaded.name, loaded.state["number"], loaded.state["weight"].unique().tolist(), obs, loaded.skipped]
 
 
-def do_save(directory: str) -> list[Any]:
+def save_on_rank(directory: str) -> list[Any]:
     store = CheckpointStore(directory, keep=2)
     return [store.has_checkpoints(), [save(store, number) for number in (10, 20, 30)], store.has_checkpoints()]
 
 
-def do_load(directory: str) -> list[Any]:
+def load_on_rank(directory: str) -> list[Any]:
     """Load the newest one, then a given file."""
     store, outcomes = CheckpointStore(directory, keep=2), list[Any]()
     assert store.has_checkpoints()
@@ -55,7 +50,7 @@ def do_load(directory: str) -> list[Any]:
     return outcomes
 
 
-def do_full_disk_on_1(directory: str) -> list[Any]:
+def full_disk_on_1(directory: str) -> list[Any]:
     store = CheckpointStore(directory, keep=2)
     if get_rank() == 1:
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))  # a part has 800 kB
@@ -66,7 +61,7 @@ def do_full_disk_on_1(directory: str) -> list[Any]:
     return [reason, left, loaded, save(store, 40)]
 
 
-def do_full_disk_on_0(directory: str) -> list[Any]:
+def full_disk_on_0(directory: str) -> list[Any]:
     """Rank 0 can write its part, but not the global file after it."""
     store = CheckpointStore(directory, keep=2)
     if get_rank() == 0:
@@ -74,7 +69,7 @@ def do_full_disk_on_0(directory: str) -> list[Any]:
     return [save(store, 40)]
 
 
-def do_own_directories(directory: str) -> list[Any]:
+def own_directories(directory: str) -> list[Any]:
     """Save as on two machines that do not see each other's files; then open again, which removes unfinished files."""
     own = os.path.join(directory, f"machine_{get_rank()}")
     store = CheckpointStore(own, keep=2)
@@ -88,26 +83,11 @@ def do_own_directories(directory: str) -> list[Any]:
     return [*outcome, describe(CheckpointStore(own, keep=2).load_newest())]
 
 
-def main(directory: str, name: str) -> None:
-    with DDPContext():
-        outcome = globals()[f"do_{name}"](directory)
-        say(f"{get_rank()} {json.dumps(outcome)}")
-
-
-def run(directory: Path, name: str, nproc: int = 2) -> list[Any]:
-    """What each rank printed, in the order of ranks."""
-    done = run_ranks([__file__, str(directory), name], nproc)
-    assert done.returncode == 0, done.stderr
-    lines = sorted(line for line in done.stdout.splitlines() if line[:2] in ("0 ", "1 "))
-    assert len(lines) == nproc, done.stdout
-    return [json.loads(line[2:]) for line in lines]
-
-
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory in which two ranks saved three checkpoints and kept two."""
     directory = tmp_path_factory.mktemp("saved") / "ckpt"
-    assert run(directory, "save") == [[False, [None] * 3, True]] * 2
+    assert call_on_ranks(save_on_rank, str(directory)) == [[False, [None] * 3, True]] * 2
     return directory
 
 
@@ -128,7 +108,7 @@ def names(*numbers: int) -> list[str]:
 
 def test_each_rank_gets_its_part_and_all_the_state_of_rank_0(ckpt: Path) -> None:
     assert sorted(os.listdir(ckpt)) == names(20, 30)
-    assert run(ckpt, "load") == [[[*expected(30, rank), []]] * 2 for rank in (0, 1)]
+    assert call_on_ranks(load_on_rank, str(ckpt)) == [[[*expected(30, rank), []]] * 2 for rank in (0, 1)]
 
 
 def test_a_damaged_part_of_one_rank_makes_both_take_the_checkpoint_before(ckpt: Path) -> None:
@@ -136,20 +116,20 @@ def test_a_damaged_part_of_one_rank_makes_both_take_the_checkpoint_before(ckpt: 
     part.write_bytes(part.read_bytes()[:-1000])
     reason = f"[rank 1] Cannot read checkpoint '{part}': it is not a ding_lite checkpoint, or its end is missing."
     given_file = f"CheckpointError: {reason}"
-    assert run(ckpt, "load") == [[[*expected(20, rank), [reason]], given_file] for rank in (0, 1)]
+    assert call_on_ranks(load_on_rank, str(ckpt)) == [[[*expected(20, rank), [reason]], given_file] for rank in (0, 1)]
 
 
 def test_without_any_checkpoint_that_all_can_read_all_raise_the_same(ckpt: Path) -> None:
     for part in ("iteration_30.rank_1.pth.tar", "iteration_20.rank_0.pth.tar"):
         (ckpt / part).write_bytes(b"")
-    first, second = run(ckpt, "load")
+    first, second = call_on_ranks(load_on_rank, str(ckpt))
     assert first == second
     assert first[0].startswith(f"CheckpointError: No checkpoint in '{ckpt}' can be loaded: [rank 1] Cannot read ")
     assert "[rank 0] Cannot read" in first[0]
 
 
 def test_a_rank_that_cannot_write_stops_the_save_of_all_and_loses_nothing(ckpt: Path) -> None:
-    outcomes = run(ckpt, "full_disk_on_1")
+    outcomes = call_on_ranks(full_disk_on_1, str(ckpt))
     cause = f"[rank 1] Cannot save checkpoint '{ckpt}/iteration_40.rank_1.pth.tar': File too large; the previous"
     for rank, (reason, left, loaded, later) in enumerate(outcomes):
         assert reason.startswith(cause)
@@ -160,7 +140,7 @@ def test_a_rank_that_cannot_write_stops_the_save_of_all_and_loses_nothing(ckpt: 
 
 
 def test_a_global_file_that_cannot_be_written_takes_the_parts_away_again(ckpt: Path) -> None:
-    first, second = run(ckpt, "full_disk_on_0")
+    first, second = call_on_ranks(full_disk_on_0, str(ckpt))
     assert first == second
     assert first[0].startswith(f"Cannot save checkpoint '{ckpt}/iteration_40.pth.tar': Is a directory")
     (ckpt / "iteration_40.pth.tar").rmdir()
@@ -195,12 +175,8 @@ def test_the_parts_of_ranks_that_are_gone_are_removed(ckpt: Path) -> None:
 
 
 def test_ranks_need_not_see_each_others_files(tmp_path: Path) -> None:
-    first, second = run(tmp_path, "own_directories")
+    first, second = call_on_ranks(own_directories, str(tmp_path))
     assert [first[:2], second[:2]] == [[[None] * 3, [*expected(30, rank), []]] for rank in (0, 1)]
     assert [first[3], second[3]] == [[*expected(30, rank), []] for rank in (0, 1)]  # a rank that finds it sends it
     assert first[2] == [name for name in names(20, 30) if "rank_1" not in name]
     assert second[2] == [name for name in names(20, 30) if "rank_1" in name]
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -100,30 +100,24 @@ def both(found: list[dict[str, Any]], name: str, key: str) -> Any:
     return found[0][name][key]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_both_ranks_stop_at_the_same_iteration_and_name_the_rank(found: list[dict[str, Any]], way: str) -> None:
-    message = both(found, f"stop-{way}", "error")
-    assert message.startswith(
-        "Iteration 3: on rank 1 the loss is nan (priority has 1 nan of 8); batch of rank 1: reward "
-    )
-    assert "reward has 1 nan of 8; first gradients that are not finite: " in message
-    assert both(found, f"stop-{way}", "iteration") == 2
-    assert both(found, f"stop-{way}", "hash") == both(found, f"before-{way}", "hash")
-    assert [each[f"stop-{way}"]["concerned"] for each in found] == [False, True]
+STOPS = {  # the beginning of the message, and which ranks are concerned; None: not looked at
+    "stop": ("on rank 1 the loss is nan (priority has 1 nan of 8); batch of rank 1: reward has 1 nan of 8; first grad",
+             [False, True]),
+    "gradient": ("the loss is finite on every rank, its gradient is not; first gradients", [True, True]),
+    "loss": ("on rank 1 the loss is inf. ", None),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_gradient_of_one_rank_stops_both(found: list[dict[str, Any]], way: str) -> None:
-    message = both(found, f"gradient-{way}", "error")
-    assert message.startswith("Iteration 3: the loss is finite on every rank, its gradient is not; first gradients")
-    assert both(found, f"gradient-{way}", "hash") == both(found, f"before-{way}", "hash")
-    assert [each[f"gradient-{way}"]["concerned"] for each in found] == [True, True]
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_loss_of_one_rank_stops_both(found: list[dict[str, Any]], way: str) -> None:
-    assert both(found, f"loss-{way}", "error").startswith("Iteration 3: on rank 1 the loss is inf. ")
-    assert both(found, f"loss-{way}", "hash") == both(found, f"before-{way}", "hash")
+@pytest.mark.parametrize("kind", STOPS)
+def test_both_ranks_stop_at_the_same_iteration_with_the_same_cause(
+    found: list[dict[str, Any]], way: str, kind: str
+) -> None:
+    message, concerned = STOPS[kind]
+    assert both(found, f"{kind}-{way}", "error").startswith(f"Iteration 3: {message}")
+    assert both(found, f"{kind}-{way}", "iteration") == 2
+    assert both(found, f"{kind}-{way}", "hash") == both(found, f"before-{way}", "hash")
+    assert concerned in (None, [each[f"{kind}-{way}"]["concerned"] for each in found])
 
 
 @pytest.mark.parametrize("way", WAYS)

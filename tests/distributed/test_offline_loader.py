@@ -1,13 +1,8 @@
-"""Real processes that load a data set: what each sees, and that no worker process is left.
-
-Each rank runs this file as `python -m tests.distributed.test_offline_loader KIND ARGUMENT`.
-"""
+"""Real processes that load a data set: what each sees, and that no worker process is left."""
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import signal
 import sys
 import time
@@ -18,9 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from ding_lite.utils import DDPContext, InterruptGuard, all_gather_object, get_rank
+from ding_lite.utils import DDPContext, InterruptGuard
 from ding_lite.worker import OfflineDataset, OfflineLoader
-from tests.distributed.launcher import finish, run_ranks, say, start_forked
+from tests.distributed.launcher import finish, say, start_forked
+from tests.distributed.on_ranks import call_on_ranks
 
 ME = "tests.distributed.test_offline_loader"
 SIZES = (100, 101)
@@ -33,8 +29,8 @@ def numbered(size: int) -> OfflineDataset:
     return OfflineDataset({**columns, "done": np.zeros(size, np.bool_)})
 
 
-def share(argument: str) -> None:
-    """Tell what this rank saw in three epochs of each size, with a resume in the second one, and alone once more."""
+def share() -> dict[str, Any]:
+    """Return what this rank saw in three epochs of each size, with a resume in the second one, and alone once more."""
     seen: dict[str, Any] = {}
     for size in SIZES:
         loader = OfflineLoader(numbered(size), BATCH_SIZE, seed=1, num_workers=1)
@@ -47,9 +43,7 @@ def share(argument: str) -> None:
         epochs[1] += [batch["action"].tolist() for batch in resumed.epoch_batches()]
         epochs.append([batch["action"].tolist() for batch in resumed.epoch_batches()])
         seen[str(size)] = epochs
-    everyones = all_gather_object(seen)
-    if get_rank() == 0:
-        say(f"seen {json.dumps(everyones)}")
+    return seen
 
 
 def go_on(ending: str) -> None:
@@ -71,9 +65,7 @@ def go_on(ending: str) -> None:
 
 @pytest.fixture(scope="module")
 def seen() -> list[dict[str, Any]]:
-    result = run_ranks(["-m", ME, "share", ""])
-    assert result.returncode == 0, result.stderr
-    return json.loads(re.findall(r"^seen (.*)$", result.stdout, re.MULTILINE)[0])
+    return call_on_ranks(share)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -96,7 +88,7 @@ def gone(pids: list[int], seconds: float = 10.0) -> bool:
 
 def test_no_worker_is_left_however_training_ends() -> None:
     endings = {"ends": "ends", "raises": "raises", "killed": "waits", "interrupted": "waits"}
-    runs = {name: start_forked(["-m", ME, "go_on", how]) for name, how in endings.items()}
+    runs = {name: start_forked(["-m", ME, how]) for name, how in endings.items()}
     workers: dict[str, list[int]] = {}
     for name, run in runs.items():
         workers[name] = [int(pid) for pid in run.stdout.readline().split()[1:]]
@@ -120,4 +112,4 @@ def test_no_worker_is_left_however_training_ends() -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     with DDPContext(timeout=30):
-        {"share": share, "go_on": go_on}[sys.argv[1]](sys.argv[2])
+        go_on(sys.argv[1])

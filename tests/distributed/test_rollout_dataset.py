@@ -1,7 +1,4 @@
-"""Data sets of experience under two ranks: in a plain torch loop, and in Lightning's.
-
-The ranks run this file as `python -m tests.distributed.test_rollout_dataset <plain or lightning> <folder>`.
-"""
+"""Data sets of experience under two ranks: in a plain torch loop, and in Lightning's, whose ranks run this file."""
 
 from __future__ import annotations
 
@@ -17,8 +14,9 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader
 
 from ding_lite.entry import RolloutDataset
-from ding_lite.utils import DDPContext, get_rank
-from tests.distributed.launcher import finish, run_ranks, start
+from ding_lite.utils import get_rank
+from tests.distributed.launcher import finish, start
+from tests.distributed.on_ranks import call_on_ranks
 from tests.entry.test_rollout_dataset import hashes, make
 from tests.policy.helpers import parameter_hash
 
@@ -52,12 +50,9 @@ def report(dataset: RolloutDataset, batches: list[dict[str, Any]]) -> dict[str, 
 
 
 def run_plainly() -> dict[str, Any]:
-    with DDPContext(timeout=60):
-        told: dict[str, Any] = {"rank": get_rank()}
-        told["plain0"], told["plain1"] = train_plainly(0), train_plainly(1)
-        # a rank that plays more than another waits for nobody
-        told["uneven"] = hashes(list(itertools.islice(make("ppo"), 3 * get_rank() + 1)))
-    return told
+    told: dict[str, Any] = {f"plain{num_workers}": train_plainly(num_workers) for num_workers in (0, 1)}
+    # a rank that plays more than another waits for nobody
+    return told | {"uneven": hashes(list(itertools.islice(make("ppo"), 3 * get_rank() + 1)))}
 
 
 def run_lightning() -> dict[str, Any]:
@@ -95,10 +90,8 @@ def check(ranks: list[dict[str, Any]], name: str, num_workers: int) -> None:
         assert told["envstep"] in range(2 * int(told["own"]), 2 * int(told["own"]) + (320 if num_workers else 1))
 
 
-def test_a_plain_torch_loop_on_two_ranks(tmp_path: Path) -> None:
-    done = run_ranks(["-m", "tests.distributed.test_rollout_dataset", "plain", str(tmp_path)], timeout=120)
-    assert done.returncode == 0, done.stderr
-    ranks = [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2)]
+def test_a_plain_torch_loop_on_two_ranks() -> None:
+    ranks = call_on_ranks(run_plainly)
     check(ranks, "plain0", 0)
     check(ranks, "plain1", 1)
     # nothing is prefetched: every batch is of parameters as of its collect, which makes two batches
@@ -109,7 +102,7 @@ def test_a_plain_torch_loop_on_two_ranks(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_lightning_on_two_processes_keeps_parameters_equal_and_trajectories_apart(tmp_path: Path) -> None:
     pytest.importorskip("lightning", reason="needs the extra lightning")
-    words = ["-m", "tests.distributed.test_rollout_dataset", "lightning", str(tmp_path)]
+    words = ["-m", "tests.distributed.test_rollout_dataset", str(tmp_path)]
     done = finish(start([sys.executable, *words], cwd=tmp_path), timeout=120)
     assert done.returncode == 0, done.stderr
     ranks = [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2)]
@@ -117,12 +110,7 @@ def test_lightning_on_two_processes_keeps_parameters_equal_and_trajectories_apar
     assert ranks[0]["before"] == ranks[1]["before"] != ranks[0]["lightning"]["model"]
 
 
-def main() -> None:
-    kind, folder = [word for word in sys.argv[1:] if not word.startswith("--local-rank")]
-    torch.set_num_threads(1)
-    told = run_plainly() if kind == "plain" else run_lightning()
-    Path(folder, f"rank{told['rank']}.json").write_text(json.dumps(told))
-
-
 if __name__ == "__main__":
-    main()
+    torch.set_num_threads(1)
+    outcome = run_lightning()
+    Path(sys.argv[1], f"rank{outcome['rank']}.json").write_text(json.dumps(outcome))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,11 @@ import torch
 from ding_lite.config import read_config
 from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.policy import A2CPolicy, IMPALAPolicy, PGPolicy, PPOOffPolicy, PPOPolicy
-from ding_lite.utils import POLICY_REGISTRY, load_checkpoint
-from ding_lite.utils.tree import tree_leaves
+from ding_lite.utils import POLICY_REGISTRY
 from tests.distributed.launcher import ROOT
 from tests.distributed.on_ranks import call_on_ranks
+from tests.distributed.test_parity import leaves
+from tests.entry.helpers import last_checkpoint, result
 from tests.policy.helpers import parameter_hash
 
 CONFIGS = ROOT / "dizoo" / "classic_control" / "cartpole" / "config"
@@ -41,23 +41,13 @@ def train(name: str) -> dict[str, Any]:
     overrides = [f"exp_name={name}", "policy.multi_gpu=True", "env.stop_value=None"]
     policy = pipeline((main_config, create_config), seed=0, max_env_step=STEPS, overrides=overrides)
     state = policy.state_dict()
-    tensors = {str(number): torch.as_tensor(leaf) for number, leaf in enumerate(tree_leaves(numbers(state)))}
     return {
-        "state": parameter_hash(tensors),
+        "state": parameter_hash(dict(leaves(state))),
         "model": parameter_hash(policy.model),
         "experience": [parameter_hash(block) for block in collected],
         "lengths": [len(block["reward"]) for block in collected],
         "steps": sum(block["reward"].numel() for block in collected),
     }
-
-
-def numbers(state: Any) -> Any:
-    """Return a state with lists as dicts and without None, so that its leaves are numbers."""
-    if isinstance(state, list | tuple):
-        state = dict(enumerate(state))
-    if isinstance(state, dict):
-        return {key: numbers(value) for key, value in state.items() if value is not None}
-    return state
 
 
 def train_all() -> dict[str, Any]:
@@ -81,11 +71,11 @@ def test_ranks_learn_the_same_to_the_bit_from_experience_of_their_own(
     first, second = (rank[name] for rank in ranks)
     assert first["state"] == second["state"]
     assert first["model"] == second["model"]
-    saved = load_checkpoint(str(folder / name / "ckpt" / "ckpt_last.pth.tar"))
+    saved = last_checkpoint(folder / name)
     assert parameter_hash(saved["policy"]["model"]) == first["model"]
     assert saved["learner"]["train_iter"] > 0
     assert not set(first["experience"]) & set(second["experience"])
-    told = json.loads((folder / name / "result.json").read_text())
+    told = result(folder / name)
     assert told["envstep"] == first["steps"] + second["steps"] >= STEPS
     assert told["world_size"] == 2
     assert len(first["lengths"]) == len(second["lengths"])
