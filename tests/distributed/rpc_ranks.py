@@ -31,7 +31,7 @@ from ding_lite.entry.setup import prepare_run
 from ding_lite.envs import derive_seeds
 from ding_lite.model.vac import PG
 from ding_lite.policy import PGPolicy
-from ding_lite.utils import ENV_REGISTRY, MODEL_REGISTRY, DDPContext, UserError, get_rank
+from ding_lite.utils import ENV_REGISTRY, MODEL_REGISTRY, DDPContext, UserError
 from ding_lite.utils.ranks.heartbeat import InterruptGuard
 from ding_lite.utils.ranks.ranks import alone
 from ding_lite.utils.registry import ConfigError
@@ -41,6 +41,7 @@ from dizoo.classic_control.cartpole.envs.cartpole_env import CartPoleEnv
 from tests.distributed.launcher import say
 from tests.policy.helpers import parameter_hash
 
+RANK = int(os.environ.get("RANK", "0"))  # also where `get_rank` tells of one process
 SMALL = ["env.collector_env_num=2", "policy.collect.n_episode=4", "policy.model.encoder_hidden_size_list=[16,8]"]
 QUICK = [*SMALL, "policy.eval.evaluator.eval_freq=20", "policy.learn.learner.hook.log_show_after_iter=5"]
 
@@ -139,12 +140,9 @@ def take_steps(policy: PGPolicy, samples: dict[str, Any]) -> list[dict[str, Tens
     return steps
 
 
-def rank_compare() -> None:
-    """Say what is wrong with some configs, then compare with one process."""
-    refuse()
-    found = {model: compare(model) for model in ("pg", "pg_double")}
-    if RANK == AGENT:
-        torch.save(found, "compared.pt")
+def compare_all() -> dict[str, Any]:
+    """Return what is wrong with some configs, and on the agent the comparisons with one process."""
+    return {"refused": refuse(), **{model: compare(model) for model in ("pg", "pg_double")}}
 
 
 # Whole runs.
@@ -164,17 +162,19 @@ def rank_train() -> None:
         Path("hashes.json").write_text(json.dumps(hashes))
 
 
-def refuse() -> None:
-    """Say what this rank is told of configs that cannot be run."""
+def refuse() -> list[str]:
+    """Return what this rank is told of configs that cannot be run."""
     own, replay = (main_config, create_config), (cartpole_dqn_config.main_config, cartpole_dqn_config.create_config)
     differing = f"policy.learn.batch_size={60 + RANK}"
     discount = "{'type': 'linear', 'start': 0.9, 'end': 0.99, 'over': 9, 'by': 'iteration'}"
+    told = []
     mistakes = [["policy.lern.batch_size=8"], [differing], [f"policy.discount_factor={discount}"]]
     for pair, overrides in (*((own, mistake) for mistake in mistakes), (replay, [])):
         try:
             serial_pipeline_rpc(pair, 0, overrides=overrides)
         except UserError as error:
-            say(f"{RANK} {type(error).__name__}: {error}")
+            told.append(f"{type(error).__name__}: {error}")
+    return told
 
 
 # Failures.
@@ -220,5 +220,4 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     sys.modules["tests.distributed.rpc_ranks"] = sys.modules["__main__"]
     with DDPContext():
-        RANK = get_rank()
         globals()[f"rank_{sys.argv[1]}"]()

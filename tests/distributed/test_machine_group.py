@@ -1,4 +1,4 @@
-"""Ranks that meet in shared memory: each rank runs this file as a module."""
+"""Ranks that meet in shared memory; those of some tests run this file as a module."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,8 @@ from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.ranks.heartbeat import InterruptGuard
 from ding_lite.utils.ranks.machine_group import SLOT, describe_ranks, machine_group
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
-from tests.distributed.launcher import finish, free_port, launch, run_ranks, say, start, start_forked
+from tests.distributed.launcher import finish, free_port, run_ranks, say, start, start_forked
+from tests.distributed.on_ranks import call_on_ranks
 
 ME = ["-m", "tests.distributed.test_machine_group"]
 LARGE = SLOT // 8 + 1  # float64 numbers that do not fit
@@ -109,19 +109,12 @@ def run_machines(folder: str) -> None:
     Path(folder, f"rank{rank}.json").write_text(json.dumps(found))
 
 
-EXTRA: dict[str, tuple[Callable[[], Any], str]] = {
-    "a sum": (lambda: allreduce_data(0.5), "'sum' of length 1"),
-    "another source": (lambda: broadcast_object_list([1], src=1), "'exchange of objects' of length 2"),
-    "a barrier": (lambda: machine_group().barrier(), "'barrier' of length 0"),
-}
-
-
-def run_extra(kind: str) -> None:
+def run_extra() -> None:
     """Rank 1 alone makes one call more."""
     with DDPContext(timeout=60):
         machine_group()
         if get_rank() == 1:
-            EXTRA[kind][0]()
+            broadcast_object_list([1], src=1)
         broadcast_object_list([get_rank()])
         say(f"rank {get_rank()} goes on")
 
@@ -160,63 +153,39 @@ def run_request() -> None:
     os._exit(0)
 
 
-def run_rank(folder: str, barriers: str, sums: str) -> None:
-    found: dict[str, Any] = {}
-    with DDPContext(timeout=120):
-        group = machine_group()
-        found["ranks"], found["machines"] = group.ranks, group.machines
-        found["barriers"] = count_wrong_barriers(int(barriers))
-        found["sums"] = count_wrong_sums(int(sums))
-        found["objects"] = count_wrong_objects(60)
-        large = allreduce_data(torch.full((LARGE,), get_rank() + 1.0))
-        found["large"] = large.unique().tolist()
-        before = group.met
-        allreduce_data({"a": 1, "b": 2.0, "c": torch.ones(3)})
-        found["a dict"] = group.met - before
-        found["no room"] = group.allocate(1 << 50) is None
-        groups.create_memory = lambda length: None
-        found["no memory"] = group.allocate(100) is None
-        rank = get_rank()
-    found["left"] = dist.is_initialized()
-    Path(folder, f"rank{rank}.json").write_text(json.dumps(found))
+def look(barriers: int, sums: int) -> dict[str, Any]:
+    """Return what this rank finds of the group of one machine."""
+    group = machine_group()
+    found: dict[str, Any] = {"ranks": group.ranks, "machines": group.machines}
+    found |= {"wrong barriers": count_wrong_barriers(barriers), "wrong sums": count_wrong_sums(sums)}
+    found["wrong objects"] = count_wrong_objects(60)
+    found["large"] = allreduce_data(torch.full((LARGE,), get_rank() + 1.0)).unique().tolist()
+    before = group.met
+    allreduce_data({"a": 1, "b": 2.0, "c": torch.ones(3)})
+    found["meetings of a dict"] = group.met - before
+    found["no room"] = group.allocate(1 << 50) is None
+    groups.create_memory = lambda length: None
+    return found | {"no memory": group.allocate(100) is None}
 
 
-@pytest.fixture(scope="module", params=[3, pytest.param(2, marks=pytest.mark.slow)])
-def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """Return what each rank found, with more ranks than cores, and while another process takes a core."""
-    folder = tmp_path_factory.mktemp("ranks")
+@pytest.mark.parametrize(
+    ("nproc", "barriers", "sums"),
+    [
+        (3, 1000, 500),  # more ranks than cores, while another process takes a core
+        *(pytest.param(nproc, 1_000_000, 100_000, marks=pytest.mark.survival) for nproc in (2, 4)),
+    ],
+)
+def test_nothing_is_read_before_it_is_written_and_what_does_not_fit_travels(
+    nproc: int, barriers: int, sums: int
+) -> None:
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as hog:
         try:
-            done = run_ranks([*ME, str(folder), "1000", "500"], nproc=request.param, timeout=120)
+            found = call_on_ranks(look, barriers, sums, nproc=nproc, timeout=120 if barriers == 1000 else 1500)
         finally:
             hog.kill()
-    assert done.returncode == 0, done.stderr
-    return [json.loads(file.read_text()) for file in sorted(folder.glob("rank*.json"))]
-
-
-@pytest.mark.parametrize("what", ["barriers", "sums", "objects"])
-def test_nothing_is_read_before_it_is_written_or_after_it_is_overwritten(
-    what: str, found: list[dict[str, Any]]
-) -> None:
-    assert [each[what] for each in found] == [0] * len(found)
-
-
-def test_ranks_of_one_launcher_are_one_machine(found: list[dict[str, Any]]) -> None:
-    ranks = list(range(len(found)))
-    assert [(each["ranks"], each["machines"]) for each in found] == [(ranks, 1)] * len(ranks)
-
-
-def test_what_does_not_fit_travels(found: list[dict[str, Any]]) -> None:
-    size = len(found)
-    assert [each["large"] for each in found] == [[size * (size + 1) / 2]] * size
-
-
-def test_a_dict_costs_one_meeting(found: list[dict[str, Any]]) -> None:
-    assert [each["a dict"] for each in found] == [1] * len(found)
-
-
-def test_memory_that_cannot_be_had_is_none_on_every_rank(found: list[dict[str, Any]]) -> None:
-    assert all(each["no room"] and each["no memory"] for each in found)
+    expected = {"ranks": list(range(nproc)), "machines": 1, "wrong barriers": 0, "wrong sums": 0, "wrong objects": 0}
+    expected |= {"large": [nproc * (nproc + 1) / 2], "meetings of a dict": 1, "no room": True, "no memory": True}
+    assert found == [expected] * nproc
 
 
 def test_ranks_of_several_machines_meet_in_memory_first_and_send_the_rest(tmp_path: Path) -> None:
@@ -233,13 +202,10 @@ def test_ranks_of_several_machines_meet_in_memory_first_and_send_the_rest(tmp_pa
         assert each["words"] == "5 (shared memory on 3 machines, gloo between them)"
 
 
-@pytest.mark.parametrize(
-    "kind", ["another source", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("a sum", "a barrier"))]
-)
-def test_a_call_that_one_rank_makes_alone_is_an_error_on_all_and_is_never_a_result(kind: str) -> None:
-    done = run_ranks([*ME, "extra", kind])
+def test_a_call_that_one_rank_makes_alone_is_an_error_on_all_and_is_never_a_result() -> None:
+    done = run_ranks([*ME, "extra"])
     assert done.stdout == ""
-    own, its = "'exchange of objects' of length 1", EXTRA[kind][1]
+    own, its = (f"'exchange of objects' of length {length}" for length in (1, 2))
     for rank, pair in enumerate([(own, its), (its, own)]):
         (line,) = (line for line in done.stderr.splitlines() if line.startswith(f"[rank {rank}]"))
         place = r"at \S+test_machine_group\.py:\d+, in \S+"
@@ -263,30 +229,6 @@ def test_a_rank_that_dies_or_is_late_in_a_group_of_the_users_own_is_noticed(how:
 def test_a_signal_of_one_rank_is_seen_by_the_others_without_a_watchdog() -> None:
     done = run_ranks([*ME, "request"])
     assert sorted(done.stdout.splitlines()) == ["rank 0 0", "rank 1 0"], done.stderr
-
-
-@pytest.mark.survival
-@pytest.mark.parametrize("nproc", [2, 4])
-def test_a_million_meetings_under_load(tmp_path: Path, nproc: int) -> None:
-    hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
-    try:
-        done = launch([*ME, str(tmp_path), "1000000", "100000"], nproc=nproc, timeout=1500)
-    finally:
-        for hog in hogs:
-            hog.kill()
-            hog.wait()
-    assert done.returncode == 0, done.stderr
-    for file in tmp_path.glob("rank*.json"):
-        found = json.loads(file.read_text())
-        assert (found["barriers"], found["sums"], found["objects"]) == (0, 0, 0)
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    words = [word for word in sys.argv[1:] if not word.startswith("--local-rank")]
-    parts: dict[str, Callable[..., None]] = {"machines": run_machines, "extra": run_extra, "own group": run_own_group}
-    parts["request"] = run_request
-    parts.get(words[0], partial(run_rank, words[0]))(*words[1:])
 
 
 APART = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -340,3 +282,10 @@ def test_gradients_are_averaged_between_containers_that_share_no_memory(tmp_path
     shared, digest = run(tmp_path / "together", [])[0]
     assert shared
     assert apart == [(False, digest)] * 2  # sums of two numbers are the same in either way
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    parts: dict[str, Callable[..., None]] = {"machines": run_machines, "extra": run_extra, "own group": run_own_group}
+    parts["request"] = run_request
+    parts[sys.argv[1]](*sys.argv[2:])

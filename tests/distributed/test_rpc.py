@@ -17,9 +17,13 @@ from torch import nn
 
 from ding_lite.entry import serial_pipeline_rpc
 from ding_lite.entry.serial_entry_rpc import find_encoder
-from ding_lite.utils import ConfigError, load_checkpoint
+from ding_lite.utils import ConfigError
 from dizoo.classic_control.cartpole.config.cartpole_pg_rpc_config import create_config, main_config
 from tests.distributed.launcher import ROOT, finish, free_port, launch, run_ranks, start_forked
+from tests.distributed.on_ranks import call_on_ranks
+from tests.distributed.rpc_ranks import compare_all
+from tests.entry.helpers import last_checkpoint, metrics
+from tests.entry.helpers import result as read_result
 from tests.policy.actors import make_actor
 
 ME = ["-m", "tests.distributed.rpc_ranks"]
@@ -28,17 +32,16 @@ RANKS = range(3)
 
 
 @pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def compared(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("compare")
-    done = run_ranks([*ME, "compare"], nproc=3, timeout=120, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    assert os.listdir(folder) == ["compared.pt"]  # nothing of the configs that were refused
-    return {"stdout": done.stdout, **torch.load(folder / "compared.pt", weights_only=False)}
+    found = call_on_ranks(compare_all, nproc=3, cwd=folder)
+    assert os.listdir(folder) == []  # nothing of the configs that were refused
+    return found
 
 
 @pytest.mark.parametrize(("model", "tolerance"), [("pg", 1e-6), ("pg_double", 1e-9)])
 def test_gradients_and_parameters_are_those_of_one_process(compared: Any, model: str, tolerance: float) -> None:
-    found = compared[model]
+    found = compared[0][model]
     assert found["sizes"][0] != found["sizes"][1]  # parts of a batch are uneven
     split, whole = found["steps"]
     assert len(split) == len(whole) == 3 + round(sum(found["sizes"]) / 40)  # uneven ones, then one epoch
@@ -51,7 +54,7 @@ def test_gradients_and_parameters_are_those_of_one_process(compared: Any, model:
 
 
 def test_observers_play_environments_of_their_own_and_keep_the_observations(compared: Any) -> None:
-    found = compared["pg"]
+    found = compared[0]["pg"]
     first, second = found["shown"]
     assert (len(first), len(second)) == tuple(found["sizes"])
     starts = {tuple(row.tolist()) for part in found["shown"] for row in part[:2]}
@@ -65,7 +68,7 @@ def test_observers_play_environments_of_their_own_and_keep_the_observations(comp
 
 
 def test_actions_are_drawn_as_in_one_process_by_a_generator_for_each_observer(compared: Any) -> None:
-    found = compared["pg"]
+    found = compared[0]["pg"]
     first, second = found["samples"]["action"].split(found["sizes"])
     assert [first[:2].tolist(), second[:2].tolist()] == found["drawn"]
 
@@ -85,14 +88,14 @@ def test_a_run_that_is_resumed_equals_one_that_was_not_stopped(trained: tuple[Pa
 
 def test_a_run_leaves_behind_what_other_runs_do(trained: tuple[Path, str]) -> None:
     folder, told = trained
-    result = json.loads((folder / "whole" / "result.json").read_text())
+    result = read_result(folder / "whole")
     assert (result["stop_reason"], result["observers"]) == ("max_env_step", 2)
     assert 1200 <= result["envstep"] < 2000
     assert result["episode_count"] % 8 == 0
-    state = load_checkpoint(str(folder / "whole" / "ckpt" / "ckpt_last.pth.tar"))
+    state = last_checkpoint(folder / "whole")
     assert "encoder.0.weight" in state["policy"]["model"]
     assert state["learner"]["train_iter"] == result["train_iter"]
-    records = [json.loads(line) for line in (folder / "whole" / "metrics.jsonl").read_text().splitlines()]
+    records = metrics(folder / "whole")
     assert {"train/policy_loss", "collect/return_mean", "eval/return_mean"} <= set().union(*records)
     rates = [record["train/learning_rate"] for record in records if "train/learning_rate" in record]
     assert rates[-1] < 0.9 * rates[0]  # the schedule of env steps, which the observers play
@@ -110,14 +113,13 @@ def test_a_run_leaves_behind_what_other_runs_do(trained: tuple[Path, str]) -> No
 
 def test_configs_that_cannot_be_run_are_one_line_on_every_rank(compared: Any) -> None:
     for rank in RANKS:
-        lines = [line for line in compared["stdout"].splitlines() if line.startswith(f"{rank} ")]
-        unknown, differing, uncounted, other = lines
+        unknown, differing, uncounted, other = compared[rank]["refused"]
         assert "ConfigError: Unknown key 'policy.lern'" in unknown
         assert "policy.learn.batch_size is 60 on rank 0, 61 on rank 1, 62 on rank 2" in differing
         assert "policy.discount_factor.by: expected 'env_step', got 'iteration', because the observers" in uncounted
         assert "ConfigError" in other
         assert "serial_pipeline(...)" in other
-    assert "calls the model's encoder twice" in compared["pg"]["twice"]
+    assert "calls the model's encoder twice" in compared[0]["pg"]["twice"]
 
 
 # -- failures, without a launcher that would end the others -----------------------------------------------------------
@@ -164,7 +166,7 @@ def test_whoever_fails_is_named_by_all_the_others(tmp_path: Path, fault: str) ->
 def test_a_signal_to_one_observer_ends_the_run_with_a_checkpoint(tmp_path: Path) -> None:
     done, _ = by_hand("interrupt", tmp_path)
     assert [rank.returncode for rank in done] == [128 + signal.SIGUSR1] * 3
-    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    result = read_result(tmp_path / "run")
     assert (result["stop_reason"], result["signal"]) == ("interrupted", signal.SIGUSR1)
     assert (tmp_path / "run" / "ckpt" / "ckpt_last.pth.tar").exists()
 
@@ -176,7 +178,7 @@ def test_one_agent_and_two_observers_solve_cartpole(tmp_path: Path, seed: int) -
     words = ["-m", "ding_lite", "-m", "rpc", "-c", str(CONFIG), "-s", str(seed), "exp_name=run", "max_env_step=400000"]
     done = launch(words, nproc=3, timeout=850, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    result = read_result(tmp_path / "run")
     assert result["stop_reason"] == "stop_value"
     assert result["eval_return_mean"] >= 195
 
