@@ -15,6 +15,7 @@ ATARI = ROOT / "dizoo" / "atari" / "pong_dqn_ddp_config.py"
 # Each line: the words of a command, and a part of the error.
 MISTAKES = """
 -c {c} policy.learn.bacth_size=16 | Unknown key 'policy.learn.bacth_size'. Did you mean 'policy.learn.batch_size'?
+-c {c} tracker.type=wandbb | Unknown tracker type 'wandbb'. Did you mean 'wandb'
 -c {c} max_env_steps=100 | Unknown option 'max_env_steps'. Did you mean 'max_env_step'?
 -c {c} max_env_step=many | max_env_step: expected a whole number above 0, got 'many'
 -c {c} -m offline max_env_step=9 | serial_pipeline_offline plays no environment, so max_env_step cannot limit it

@@ -56,12 +56,20 @@ def clean_environment(env: dict[str, str] | None = None) -> dict[str, str]:
     return {**kept, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1", **(env or {})}
 
 
-def kill_marked(mark: str) -> None:
-    """Kill every process that inherited the mark. The launchers give each rank a session: no group holds them all."""
+def find_marked(mark: str) -> list[int]:
+    """Return every process that inherited the mark. The launchers give each rank a session: no group holds them all."""
+    found = []
     for environ in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):  # gone meanwhile, or another user's
             if f"{MARK}={mark}".encode() in environ.read_bytes().split(b"\0"):
-                os.kill(int(environ.parent.name), signal.SIGKILL)
+                found.append(int(environ.parent.name))
+    return found
+
+
+def kill_marked(mark: str) -> None:
+    for pid in find_marked(mark):
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def start(

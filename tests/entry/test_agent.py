@@ -345,8 +345,3 @@ def test_recurrent_policies_refuse_what_would_mix_episodes() -> None:
     with pytest.raises(AgentError, match=r"a mask of shape \[3\], got \[2\]"):
         agent.reset([True, False])
     agent.act(obs_N)  # the episodes go on
-
-
-def test_the_package_has_no_other_lazy_names() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'lood'"):
-        _ = ding_lite.lood  # type: ignore[attr-defined]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Mapping
@@ -13,10 +12,10 @@ import pytest
 
 from ding_lite.entry import Callback, serial_pipeline
 from ding_lite.entry.callbacks import WatchedRun
-from ding_lite.utils import DDPContext, UserError
+from ding_lite.utils import UserError
 from ding_lite.utils.checkpoint.run_directory import last_exp_dir
 from ding_lite.utils.ranks.ranks import get_rank
-from tests.distributed.launcher import run_ranks
+from tests.distributed.on_ranks import call_on_ranks
 from tests.entry.helpers import SHORT, last_checkpoint, metrics, pair, result, run
 from tests.policy.helpers import parameter_hash
 
@@ -173,20 +172,12 @@ def test_a_stopped_run_continues_with_what_its_callbacks_had_counted(tmp_path: P
 
 
 def stop_on_rank_1() -> None:
-    """What each rank of the test below does."""
-    with DDPContext():
-        words = [*SHORT, "policy.multi_gpu=True"]
-        callbacks = [Stopper("collect", rank=1)]
-        policy = serial_pipeline(pair(), seed=0, max_env_step=4000, overrides=words, callbacks=callbacks)
-        assert policy.env_place == (8 * get_rank(), 16), "epsilons are not spread over the environments of all ranks"
+    words = [*SHORT, "policy.multi_gpu=True"]
+    policy = serial_pipeline(pair(), 0, max_env_step=4000, overrides=words, callbacks=[Stopper("collect", rank=1)])
+    assert policy.env_place == (8 * get_rank(), 16), "epsilons are not spread over the environments of all ranks"
 
 
 def test_all_ranks_stop_if_one_asks(tmp_path: Path) -> None:
-    done = run_ranks(["-m", "tests.entry.test_callbacks"], timeout=200, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    told = json.loads((tmp_path / "run" / "result.json").read_text())
+    call_on_ranks(stop_on_rank_1, cwd=tmp_path)
+    told = result(tmp_path / "run")
     assert (told["stop_reason"], told["world_size"], told["envstep"]) == ("callback", 2, 16)
-
-
-if __name__ == "__main__":
-    stop_on_rank_1()

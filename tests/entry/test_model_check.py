@@ -26,25 +26,15 @@ class Net(nn.Module):
         return self.output(self.layer(obs))
 
 
-@POLICY_REGISTRY.register("bare_loss")
-class BareLossPolicy(DQNPolicy):
-    """Forgets the figures."""
+@POLICY_REGISTRY.register("wrong_loss")
+class WrongLossPolicy(DQNPolicy):
+    """Returns what a test makes of the loss and the figures."""
 
-    config = dict(type="bare_loss")
-
-    def _loss(self, batch: dict[str, Any]) -> Any:
-        return super()._loss(batch)[0]
-
-
-@POLICY_REGISTRY.register("loss_of_samples")
-class LossOfSamplesPolicy(DQNPolicy):
-    """Forgets the mean."""
-
-    config = dict(type="loss_of_samples")
+    config = dict(type="wrong_loss")
+    change: Any = None
 
     def _loss(self, batch: dict[str, Any]) -> Any:
-        loss, figures = super()._loss(batch)
-        return loss.expand(8), figures
+        return type(self).change(*super()._loss(batch))
 
 
 def pair(policy: str, **own: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -79,28 +69,19 @@ def test_an_argument_that_a_model_lacks_is_named() -> None:
         serial_pipeline_onpolicy(pair("ppo"), model=Net(), seed=0, max_env_step=8)
 
 
-@POLICY_REGISTRY.register("detached_loss")
-class DetachedLossPolicy(DQNPolicy):
-    """Loses the gradient."""
-
-    config = dict(type="detached_loss")
-
-    def _loss(self, batch: dict[str, Any]) -> Any:
-        loss, figures = super()._loss(batch)
-        return loss.detach(), figures
-
-
-def test_a_loss_without_a_gradient_is_named() -> None:
-    with pytest.raises(UserError, match=r"DetachedLossPolicy._loss: the loss has no gradient"):
-        serial_pipeline(pair("detached_loss", learn={"batch_size": 2}), seed=0, max_env_step=16)
-
-
 @pytest.mark.parametrize(
-    ("policy", "got"), [("bare_loss", r"got Tensor\[\]\."), ("loss_of_samples", r"got Tensor\[8\], dict\.")]
+    ("change", "message"),
+    [
+        (lambda loss, figures: (loss.detach(), figures), "the loss has no gradient"),
+        (lambda loss, figures: loss, r"expected \(loss, figures\), .* got Tensor\[\]\."),
+        (lambda loss, figures: (loss.expand(8), figures), r"expected \(loss, figures\), .* got Tensor\[8\], dict\."),
+    ],
+    ids=["without a gradient", "without figures", "of several numbers"],
 )
-def test_a_loss_without_figures_or_of_several_numbers_is_named(policy: str, got: str) -> None:
-    with pytest.raises(UserError, match=rf"Policy._loss: expected \(loss, figures\), .* {got}"):
-        serial_pipeline(pair(policy, learn={"batch_size": 2}), seed=0, max_env_step=16)
+def test_a_loss_that_does_not_fit_is_named(change: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WrongLossPolicy, "change", staticmethod(change))
+    with pytest.raises(UserError, match=rf"WrongLossPolicy\._loss: {message}"):
+        serial_pipeline(pair("wrong_loss", learn={"batch_size": 2}), seed=0, max_env_step=16)
 
 
 def test_a_model_that_fits_trains_as_if_it_had_not_been_tried(monkeypatch: pytest.MonkeyPatch) -> None:

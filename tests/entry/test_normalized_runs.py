@@ -19,7 +19,7 @@ from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint, save_checkpoint
 from dizoo.classic_control.cartpole.config import cartpole_dqn_config, cartpole_ppo_config
 from dizoo.classic_control.pendulum.config import pendulum_td3_bc_config
-from tests.entry.test_resume import STEPS, assert_same, last_state, train
+from tests.entry.test_resume import assert_same, train
 
 NORM = ("env.norm_obs=True", "env.norm_reward=True")
 LAST = "run/ckpt/ckpt_last.pth.tar"
@@ -28,17 +28,6 @@ CONFIGS = {"dqn": cartpole_dqn_config, "ppo": cartpole_ppo_config}
 
 def pair(kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return CONFIGS[kind].main_config, CONFIGS[kind].create_config
-
-
-@pytest.mark.parametrize("kind", ["dqn", pytest.param("ppo", marks=pytest.mark.slow)])
-def test_a_resumed_run_equals_the_whole_run(kind: str) -> None:
-    train(kind, "whole", *NORM)
-    train(kind, "parts", *NORM, steps=STEPS // 2)
-    train(kind, "parts", *NORM, "policy.learn.resume_training=True")
-    whole = last_state("whole")
-    assert_same(whole, last_state("parts"))
-    assert whole["global"]["policy"]["normalizer"]["obs.count"] == STEPS
-    assert "running_return" in whole["local"]["collect_mode"]["normalizer"]
 
 
 def test_evaluation_changes_no_statistics_and_a_checkpoint_plays_like_its_policy() -> None:

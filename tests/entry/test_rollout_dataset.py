@@ -24,7 +24,7 @@ from ding_lite.entry import RolloutDataset
 from ding_lite.entry.rollout_dataset import Sample, SharedModule
 from ding_lite.utils import ConfigError
 from ding_lite.utils.tree import tree_leaves
-from tests.distributed.launcher import MARK, ROOT, finish, say, start
+from tests.distributed.launcher import ROOT, find_marked, finish, say, start
 from tests.policy.helpers import parameter_hash
 from tests.survival.common import abandoned_memory, memory_left_since
 
@@ -84,23 +84,16 @@ LEARNED = {
 
 
 @pytest.mark.parametrize("name", LEARNED)
-@pytest.mark.parametrize("num_workers", [0, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_loader_stacks_transitions_to_its_batches(name: str, num_workers: int) -> None:
-    (batch,) = take(make(name, "transition"), 1, batch_size=64, num_workers=num_workers)
-    assert set(batch) == LEARNED[name]
-    assert {len(value) for value in batch.values()} == {64}
-    assert batch["obs"].shape == (64, 4)
-    assert batch["action"].shape == (64,)
-
-
-@pytest.mark.parametrize("name", LEARNED)
 def test_batches_hold_the_same_samples_and_have_the_configs_size(name: str) -> None:
     batches, singles = take(make(name, "batch"), 6), list(itertools.islice(make(name, "transition"), 32))
     if name != "pg":  # whose collects differ in length
         assert {len(batch["obs"]) for batch in batches} == {8}
+    assert set(batches[0]) == LEARNED[name]
+    (stacked,) = take(make(name, "transition"), 1, batch_size=32)
     for key in LEARNED[name]:
+        assert torch.equal(stacked[key], torch.stack([single[key] for single in singles]))
         joined = torch.cat([batch[key] for batch in batches])
-        assert torch.equal(joined[:32], torch.stack([single[key] for single in singles]))
+        assert torch.equal(joined[:32], stacked[key])
 
 
 @pytest.mark.parametrize("name", ["a2c", "pg"])
@@ -285,17 +278,6 @@ def test_environments_and_workers_end_with_the_iteration(num_workers: int) -> No
     assert not [pid for pid in nurseries if Path(f"/proc/{pid}").exists()]
 
 
-def marked(mark: str) -> list[int]:
-    found = []
-    for environ in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if f"{MARK}={mark}".encode() in environ.read_bytes().split(b"\0"):
-                found.append(int(environ.parent.name))
-        except OSError:
-            continue  # gone meanwhile, or another user's
-    return found
-
-
 @pytest.mark.usefixtures("shared_memory")
 def test_nothing_outlives_a_process_that_is_killed() -> None:
     process = start([sys.executable, "-m", "tests.entry.test_rollout_dataset"])
@@ -303,12 +285,12 @@ def test_nothing_outlives_a_process_that_is_killed() -> None:
         assert process.stdout
         assert process.stdout.readline() == "playing\n"
         mark = process.mark  # type: ignore[attr-defined]
-        assert len(marked(mark)) >= 1 + 2 + 2  # itself, two workers, the nursery of each
+        assert len(find_marked(mark)) >= 1 + 2 + 2  # itself, two workers, the nursery of each
         os.kill(process.pid, signal.SIGKILL)
         deadline = time.monotonic() + 40  # torch's workers look every five seconds whether their parent lives
-        while marked(mark) and time.monotonic() < deadline:
+        while find_marked(mark) and time.monotonic() < deadline:
             time.sleep(0.1)
-        assert not marked(mark)
+        assert not find_marked(mark)
     finally:
         finish(process, timeout=10)
 

@@ -76,16 +76,6 @@ def test_a_run_leaves_its_config_checkpoints_metrics_events_and_result(
     assert [line["envstep"] for line in lines] == sorted(line["envstep"] for line in lines)
 
 
-@pytest.mark.parametrize("kind", ["priority", pytest.param("noisy", marks=pytest.mark.slow)])
-def test_the_switches_run_and_can_be_repeated(kind: str) -> None:
-    switches = {
-        "priority": ["policy.priority=True", "policy.priority_IS_weight=True", "policy.nstep=3"],
-        "noisy": ["policy.noisy_net=True", "policy.double=False", "policy.learn.target_theta=0.01"],
-    }
-    first, second = (parameter_hash(run(*switches[kind], max_env_step=160).model) for _ in range(2))
-    assert first == second != parameter_hash(run(max_env_step=160).model)
-
-
 def test_the_saved_config_runs_again_and_gives_the_same_run(tmp_path: Path) -> None:
     expected = run("policy.learn.batch_size=32", max_env_step=160, seed=5)
     done = run_forked(["run/total_config.py"], 120)
@@ -103,12 +93,6 @@ def test_max_train_iter_stops(tmp_path: Path) -> None:
     run(max_train_iter=23)
     assert result(tmp_path / "run")["stop_reason"] == "max_train_iter"
     assert result(tmp_path / "run")["train_iter"] == 25  # the collect's five iterations are finished
-
-
-def test_the_stop_value_stops(tmp_path: Path) -> None:
-    run("env.stop_value=5")
-    told = result(tmp_path / "run")
-    assert (told["stop_reason"], told["envstep"]) == ("stop_value", 0)  # any policy balances for five steps
 
 
 def test_random_steps_come_first_and_count(tmp_path: Path) -> None:
@@ -263,32 +247,15 @@ def test_a_given_model_is_trained() -> None:
     assert parameter_hash(model) != before
 
 
-def test_overrides_and_seed_reach_the_components(tmp_path: Path) -> None:
-    policy = run(
-        "policy.learn.batch_size=16", "policy.model.dueling=False", "policy.learn.update_per_collect=2", seed=9
-    )
-    told = result(tmp_path / "run")
-    assert not hasattr(policy.model.head, "V")
-    # 16 + 8 samples are there after the third collect
-    assert (told["seed"], told["train_iter"]) == (9, 2 * (STEPS // 8 - 2))
-
-
 # -- resuming ---------------------------------------------------------------------------------------------------------
 
 LIMITS = {"max_train_iter": 10**10, "max_env_step": 400}
-RESUME = [
-    "policy.learn.resume_training=True",
-    "policy.learn.learner.hook.load_ckpt_before_run={}/ckpt/ckpt_last.pth.tar",
-]
-
-
-def resume_from(folder: str) -> list[str]:
-    return [item.format(folder) for item in RESUME]
+LOAD = "policy.learn.learner.hook.load_ckpt_before_run=run/ckpt/ckpt_last.pth.tar"
 
 
 def test_a_checkpoint_without_resuming_gives_its_model_alone(tmp_path: Path) -> None:
     policy = run()
-    setup = prepare_run(pair(), 1, overrides=[*SHORT, resume_from("run")[1]], limits=LIMITS)
+    setup = prepare_run(pair(), 1, overrides=[*SHORT, LOAD], limits=LIMITS)
     with policy_process(setup, 0, "policy") as other, Experiment(setup, other) as experiment:
         state = experiment.policy.state_dict()
         assert parameter_hash(experiment.policy.model) == parameter_hash(policy.model)
@@ -357,7 +324,7 @@ def test_an_interrupted_run_saves_and_says_where(
     shown = capsys.readouterr().err
     assert "checkpoint run/ckpt/ckpt_last.pth.tar" in shown
     assert ("best evaluation return" in shown) == (where == "collect")  # else no evaluation has ended
-    run(*resume_from("run"), max_env_step=160)  # and it can be resumed
+    run("policy.learn.resume_training=True", LOAD, max_env_step=160)  # and it can be resumed
 
 
 def test_an_interruption_of_the_random_steps_ends_them(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from ding_lite import entry
 from ding_lite.cli.main import main
 from ding_lite.entry import serial_pipeline_bc, serial_pipeline_offline
 from ding_lite.policy import BCPolicy
-from ding_lite.utils import POLICY_REGISTRY, CheckpointError, ConfigError, UserError, load_checkpoint
+from ding_lite.utils import POLICY_REGISTRY, CheckpointError, ConfigError, UserError
 from tests.entry.data_sets import ROWS, offline_pair, record_cartpole, run_offline
 from tests.entry.helpers import metrics, result
 from tests.survival.common import RATES, differences, points, states
@@ -150,27 +150,6 @@ def test_a_callback_cannot_change_environments_that_collect() -> None:
         run_offline(callbacks=[Wrong()])
 
 
-def test_a_limit_ends_a_run_within_an_epoch_and_a_higher_one_lets_it_go_on() -> None:
-    words = ["env.stop_value=None", "policy.learn.learner.hook.save_ckpt_after_iter=10"]
-    run_offline(*words, "exp_name=whole", seed=0, max_train_iter=40)
-    run_offline(*words, seed=0, max_train_iter=23)
-    told = result(Path("run"))
-    assert (told["stop_reason"], told["train_iter"], told["epoch"]) == ("max_train_iter", 23, 1)
-    names = {path.name for path in Path("run", "ckpt").glob("iteration_*.rank_0.pth.tar")}
-    assert names == {f"iteration_{i}.rank_0.pth.tar" for i in (10, 20, 23)}
-    # a longer run's own directory goes on
-    run_offline(*words, "policy.learn.resume_training=True", seed=0, max_train_iter=40)
-    whole, run = (load_checkpoint(f"{name}/ckpt/ckpt_last.pth.tar") for name in ("whole", "run"))
-    for part in ("learner", "collector"):
-        assert whole[part] == run[part]
-    assert not differences(whole["policy"], run["policy"])
-
-
-def test_the_stop_value_ends_a_run() -> None:
-    run_offline("env.stop_value=8", seed=0)  # no pole falls before
-    assert (result(Path("run"))["stop_reason"], result(Path("run"))["train_iter"]) == ("stop_value", 0)
-
-
 # -- bc ---------------------------------------------------------------------------------------------------------------
 
 
@@ -250,16 +229,6 @@ def test_a_run_does_not_go_on_with_another_data_set() -> None:
     record_cartpole("data.npz", rows=ROWS + 1)
     with pytest.raises(CheckpointError, match="transitions=600, expected 601"):
         run_offline("policy.learn.resume_training=True", max_train_iter=10)
-
-
-def test_the_saved_config_runs_again_in_its_pipeline() -> None:
-    run_offline("exp_name=first", max_train_iter=5)
-    text = Path("first", "total_config.py").read_text()
-    assert "from ding_lite.entry import serial_pipeline_offline" in text
-    assert "limits = {'max_train_iter': 5}" in text
-    exec(compile(text, "total_config.py", "exec"), {"__name__": "__main__"})
-    again = [path for path in Path().iterdir() if path.name.startswith("first_")]
-    assert [result(path)["train_iter"] for path in again] == [5]
 
 
 # -- mistakes ---------------------------------------------------------------------------------------------------------

@@ -62,12 +62,6 @@ def test_a_run_leaves_checkpoints_metrics_and_result(tmp_path: Path) -> None:
     assert judged == [0, 8, 16]
 
 
-def test_max_train_iter_is_looked_at_between_collects(tmp_path: Path) -> None:
-    run(max_train_iter=5)
-    told = result(tmp_path / "run")
-    assert (told["stop_reason"], told["train_iter"], told["envstep"]) == ("max_train_iter", 8, 2 * COLLECT)
-
-
 # -- mistakes ---------------------------------------------------------------------------------------------------------
 
 

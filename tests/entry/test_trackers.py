@@ -155,14 +155,6 @@ def test_a_package_that_is_missing_is_a_line_that_names_the_extra(
     assert not RUN.exists()
 
 
-def test_an_unknown_tracker_is_a_line_that_names_the_closest_one() -> None:
-    with pytest.raises(ConfigError, match=r"Unknown tracker type 'wandbb'\. Did you mean 'wandb'"):
-        run("tracker.type=wandbb")
-    with pytest.raises(ConfigError, match=r"Unknown key 'tracker.typ'\. Did you mean 'tracker.type'"):
-        run("tracker.typ=wandb")
-    assert not RUN.exists()
-
-
 @pytest.mark.parametrize(
     ("folder", "group"),
     [

@@ -14,10 +14,10 @@ import pytest
 import ding_lite
 from ding_lite.config import compile_config, replace_values
 from ding_lite.entry import Callback
-from ding_lite.utils import ConfigError, DDPContext
+from ding_lite.utils import ConfigError
 from ding_lite.utils.logger import ExperimentLogger
 from ding_lite.utils.ranks.ranks import get_rank
-from tests.distributed.launcher import run_ranks
+from tests.distributed.on_ranks import call_on_ranks
 from tests.entry.helpers import CONFIG, Interrupts, metrics, pair, run
 from tests.policy.helpers import parameter_hash
 
@@ -137,7 +137,7 @@ def test_an_offline_policy_has_no_limit_of_env_steps() -> None:
         ding_lite.train(config, max_env_step=100)
 
 
-def train_on_two_ranks() -> None:
+def train_on_two_ranks() -> str:
     write = ExperimentLogger.write_result
 
     def write_late(logger: ExperimentLogger, result: dict[str, Any]) -> None:
@@ -145,19 +145,11 @@ def train_on_two_ranks() -> None:
             time.sleep(2.0)
         write(logger, result)
 
-    with DDPContext():
-        ExperimentLogger.write_result = write_late  # type: ignore[assignment, method-assign]
-        trained = ding_lite.train(pair(), max_env_step=32, exp_name="run", policy={"multi_gpu": True})
-        Path(f"rank_{get_rank()}").write_text(f"{trained!r}")
+    ExperimentLogger.write_result = write_late  # type: ignore[assignment, method-assign]
+    return repr(ding_lite.train(pair(), max_env_step=32, exp_name="run", policy={"multi_gpu": True}))
 
 
 def test_all_ranks_know_how_the_run_ended(tmp_path: Path) -> None:
-    done = run_ranks(["-m", "tests.entry.test_training"], timeout=200, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    told = [(tmp_path / f"rank_{rank}").read_text() for rank in (0, 1)]
-    assert told[0] == told[1]
-    assert told[0].startswith("TrainedRun('run': max_env_step, best return ")
-
-
-if __name__ == "__main__":
-    train_on_two_ranks()
+    first, second = call_on_ranks(train_on_two_ranks, cwd=tmp_path)
+    assert first == second
+    assert first.startswith("TrainedRun('run': max_env_step, best return ")
