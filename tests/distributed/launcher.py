@@ -6,6 +6,7 @@ Each new Python process that imports torch costs two seconds of processor time. 
 |---|---|
 | `start` | any command |
 | `start_forked`, `run_forked` | one Python program, forked |
+| `start_by_hand` | ranks that no launcher looks after, forked |
 | `launch` | one of torch's launchers, forked, with forked ranks |
 | `run_ranks` | ranks without a launcher, forked |
 
@@ -167,6 +168,12 @@ def start_forked(words: list[str], env: dict[str, str] | None = None, cwd: Path 
     /proc shows no variables of such a process: `kill_marked` finds only what it starts; `kill_rest` finds both.
     """
     return Forked([str(word) for word in words], clean_environment({**(env or {}), MARK: uuid.uuid4().hex}), cwd)
+
+
+def start_by_hand(words: list[str], nproc: int = 2, cwd: Path | str | None = None, **variables: str) -> list[Forked]:
+    """Start ranks of `python WORDS` that nobody looks after; the caller ends each with `finish`."""
+    env = {"WORLD_SIZE": str(nproc), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), **variables}
+    return [start_forked(words, {**env, "RANK": str(rank)}, cwd) for rank in range(nproc)]
 
 
 def finish(process: subprocess.Popen[str] | Forked, timeout: float) -> subprocess.CompletedProcess[str]:

@@ -19,7 +19,7 @@ from ding_lite.entry import serial_pipeline_rpc
 from ding_lite.entry.serial_entry_rpc import find_encoder
 from ding_lite.utils import ConfigError
 from dizoo.classic_control.cartpole.config.cartpole_pg_rpc_config import create_config, main_config
-from tests.distributed.launcher import ROOT, finish, free_port, launch, run_ranks, start_forked
+from tests.distributed.launcher import ROOT, finish, launch, run_ranks, start_by_hand
 from tests.distributed.on_ranks import call_on_ranks
 from tests.distributed.rpc_ranks import compare_all
 from tests.entry.helpers import last_checkpoint, metrics
@@ -137,10 +137,7 @@ ALWAYS = ("kill", "encode")
 
 def by_hand(fault: str, folder: Path) -> tuple[list[subprocess.CompletedProcess[str]], float]:
     """Run three ranks, of which one fails; return them, and how long after that they had all ended."""
-    env = {"WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "FAIL": fault}
-    ranks = [
-        start_forked([*ME, "fail"], {**env, "DING_LITE_TIMEOUT": "5", "RANK": str(rank)}, folder) for rank in RANKS
-    ]
+    ranks = start_by_hand([*ME, "fail"], 3, folder, FAIL=fault, DING_LITE_TIMEOUT="5")
     done = [finish(rank, 60) for rank in ranks]
     (failed,) = re.findall(r"^failing at (\S+)$", "".join(rank.stdout for rank in done), re.MULTILINE)
     return done, time.time() - float(failed)

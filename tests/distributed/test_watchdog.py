@@ -31,7 +31,7 @@ from ding_lite.utils.ranks.heartbeat import InterruptGuard, cleaning_up, heartbe
 from ding_lite.utils.ranks.machine_group import machine_group
 from ding_lite.utils.ranks.ranks import get_rank
 from ding_lite.utils.registry import UserError
-from tests.distributed.launcher import finish, free_port, launch, say, start, start_forked
+from tests.distributed.launcher import finish, free_port, launch, say, start, start_by_hand
 
 ME = ["-m", "tests.distributed.test_watchdog"]
 TIMEOUT = 5.0  # seconds without progress that are a hang, here
@@ -165,9 +165,7 @@ def run_cleanup() -> None:
 
 def by_hand(words: list[str], nproc: int = 2, timeout: float = 60) -> list[subprocess.CompletedProcess[str]]:
     """Run ranks that no launcher looks after; rank 0 keeps the store."""
-    env = {"WORLD_SIZE": str(nproc), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    env["DING_LITE_TIMEOUT"] = str(TIMEOUT)
-    ranks = [start_forked([*ME, *words], {**env, "RANK": str(rank)}) for rank in range(nproc)]
+    ranks = start_by_hand([*ME, *words], nproc, DING_LITE_TIMEOUT=str(TIMEOUT))
     return [finish(rank, timeout) for rank in ranks]
 
 

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tensorboardX.proto.event_pb2 import Event
 
 from ding_lite.utils.logger import ExperimentLogger, Progress
 from tests.distributed.launcher import run_forked
+from tests.survival.common import points
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,25 +32,6 @@ def read_metrics(exp_dir: Path) -> list[dict[str, Any]]:
         raise AssertionError(f"{constant} is not JSON")
 
     return [json.loads(line, parse_constant=refuse) for line in (exp_dir / "metrics.jsonl").read_text().splitlines()]
-
-
-def read_events(exp_dir: Path, torn: int = 0) -> list[tuple[str, int, float]]:
-    """Read (tag, step, value) from the TensorBoard files; a record is length, crc, event, crc.
-
-    At most `torn` bytes may follow the last complete record.
-    """
-    points = []
-    for file in sorted((exp_dir / "log" / "serial").iterdir()):
-        data = file.read_bytes()
-        while data:
-            size = struct.unpack("<Q", data[:8])[0] if len(data) >= 8 else 0
-            if len(data) < 16 + size:
-                assert len(data) <= torn
-                break
-            event = Event.FromString(data[12 : 12 + size])
-            points += [(value.tag, event.step, value.simple_value) for value in event.summary.value]
-            data = data[16 + size :]
-    return points
 
 
 def test_lines_go_to_the_terminal_and_with_the_time_to_the_file(
@@ -83,11 +64,9 @@ def test_scalars_are_one_json_object_a_call_and_tensorboard_points(tmp_path: Pat
         {"envstep": 192, "train_iter": 6, "seconds": 2.0, "evaluator/return": -21.0, "episodes": 2},
     ]
     assert 1.7e9 < times[0] <= times[1]  # seconds since 1970
-    assert read_events(tmp_path) == [
-        ("learner/loss", 96, 0.5),
-        ("learner/lr", 96, 0.25),
-        ("evaluator/return", 192, -21.0),
-        ("episodes", 192, 2.0),
+    assert points(tmp_path)[0] == [
+        *((96, "learner/loss", 0.5), (96, "learner/lr", 0.25)),
+        *((192, "evaluator/return", -21.0), (192, "episodes", 2.0)),
     ]
 
 
@@ -107,7 +86,7 @@ def test_a_run_that_goes_on_drops_what_came_after_its_checkpoint(tmp_path: Path)
         (24, 0.5),
     ]
     # TensorBoard drops what it has from step 16 on, the checkpoint's own point too, which is therefore written again
-    assert read_events(tmp_path)[-2:] == [("loss", 16, 2.0), ("loss", 24, 0.5)]
+    assert points(tmp_path)[0][-2:] == [(16, "loss", 2.0), (24, "loss", 0.5)]
 
 
 def test_metrics_that_somebody_has_altered_do_not_keep_a_run_from_going_on(tmp_path: Path) -> None:
@@ -118,7 +97,7 @@ def test_metrics_that_somebody_has_altered_do_not_keep_a_run_from_going_on(tmp_p
     with ExperimentLogger(str(tmp_path)) as logger:
         logger.resume(10**6, step=8)
         logger.scalars({"loss": 2.0}, envstep=16, train_iter=2, seconds=2)
-    assert read_events(tmp_path)[-1] == ("loss", 16, 2.0)
+    assert points(tmp_path)[0][-1] == (16, "loss", 2.0)
 
 
 def test_numbers_that_json_does_not_have_become_null(tmp_path: Path) -> None:
@@ -126,7 +105,7 @@ def test_numbers_that_json_does_not_have_become_null(tmp_path: Path) -> None:
         logger.scalars({"a": float("nan"), "b": torch.tensor(float("inf")), "c": 1}, 0, 0, 0.0)
         logger.write_result({"best": float("-inf"), "returns": np.array([1.0, np.nan]), "steps": torch.tensor([3])})
     assert {key: read_metrics(tmp_path)[0][key] for key in "abc"} == {"a": None, "b": None, "c": 1}
-    assert read_events(tmp_path) == [("c", 0, 1.0)]
+    assert points(tmp_path)[0] == [(0, "c", 1.0)]
     result = json.loads((tmp_path / "result.json").read_text())
     assert result == {"best": None, "returns": [1.0, None], "steps": [3]}
 
@@ -176,9 +155,9 @@ def test_a_full_disk_is_reported_once_and_the_run_goes_on(tmp_path: Path) -> Non
     steps = [record["envstep"] for record in read_metrics(tmp_path)]  # every line is complete
     assert steps[:200] == list(range(200))  # 20,000 bytes at about 70 a line
     assert steps[-100:] == list(range(1000, 1100))
-    points = [step for _, step, _ in read_events(tmp_path, torn=100)]  # a record is about 50 bytes
-    assert points == list(range(len(points)))
-    assert len(points) > 200
+    shown = [step for step, *_ in points(tmp_path)[0]]  # a record is about 50 bytes
+    assert shown == list(range(len(shown)))
+    assert len(shown) > 200
 
 
 def test_a_closed_terminal_does_not_end_the_run(tmp_path: Path) -> None:
@@ -232,32 +211,24 @@ BAR = """
 """
 
 
+@pytest.mark.parametrize("columns", [80, 40])
 @pytest.mark.parametrize(
     ("total", "start", "step", "value"),
     [(3_000_000, 0, 64, -19.2), (10**10, 10**9, 1, -12345.7), (3_000_000, 2_000_000, 64, None)],
     ids=["pong", "widest", "resumed"],
 )
-def test_the_bar_fits_80_columns(total: int, start: int, step: int, value: float | None) -> None:
-    received = run_in_terminal(BAR.format(total=total, start=start, step=step, value=value), columns=80)
-    assert max(map(len, re.split(r"[\r\n]+", received))) < 80  # in column 80 a terminal would wrap
-    last = states(received)[-1]
-    shown = {None: "return -", -19.2: "return -19.2 eval -19.2 best -19.2"}.get(value, "return -12346 eval -12346")
-    assert re.match(rf"step \S+/\S+ \| [\d.]+k?/s \| left [\d:]+ \| {shown}", last), last
-    assert "saved iteration_5.pth.tar" in states(received)
-
-
-def test_a_narrow_terminal_gets_a_cut_line() -> None:
-    received = run_in_terminal(BAR.format(total=3_000_000, start=0, step=64, value=-19.2), columns=40)
+def test_the_bar_fits_the_terminal(total: int, start: int, step: int, value: float | None, columns: int) -> None:
+    received = run_in_terminal(BAR.format(total=total, start=start, step=step, value=value), columns)
     drawn = [state for state in states(received) if state.startswith("step")]
-    assert drawn
-    assert max(map(len, drawn)) <= 40
-
-
-def test_a_resumed_bar_counts_only_new_steps_for_the_rate() -> None:
-    received = run_in_terminal(BAR.format(total=3_000_000, start=2_000_000, step=64, value=1.0), columns=80)
-    rate = re.search(r"\| ([\d.]+)/s", states(received)[-1])  # 64 steps in 0.12 s; not 2,000,000 in 0.12 s
-    assert rate is not None
-    assert float(rate[1]) < 64 / 0.12
+    assert max(map(len, drawn)) < columns + (columns < 80)  # in the last column a terminal of 80 would wrap
+    assert "saved iteration_5.pth.tar" in states(received)
+    if columns < 80:
+        return  # the line is cut
+    assert max(map(len, re.split(r"[\r\n]+", received))) < 80
+    shown = {None: "return -", -19.2: "return -19.2 eval -19.2 best -19.2"}.get(value, "return -12346 eval -12346")
+    line = re.match(rf"step \S+/\S+ \| ([\d.]+k?)/s \| left [\d:]+ \| {shown}", states(received)[-1])
+    assert line is not None
+    assert float(line[1]) < step / 0.12  # a resumed bar counts new steps only
 
 
 def test_more_steps_than_planned_and_no_plan_are_shown() -> None:

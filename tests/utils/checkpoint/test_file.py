@@ -4,7 +4,6 @@ import errno
 import os
 import pickle
 import stat
-import textwrap
 import zipfile
 from contextlib import suppress
 from pathlib import Path
@@ -24,7 +23,6 @@ from ding_lite.utils.checkpoint.file import (
     save_checkpoint,
 )
 from ding_lite.utils.checkpoint.store import CheckpointStore
-from tests.distributed.launcher import run_forked
 
 
 @pytest.fixture
@@ -64,25 +62,6 @@ def test_a_full_disk_keeps_the_previous_file_and_removes_the_partial_one(path: s
     os.symlink("/dev/full", f"{path}.tmp")  # writes there end in ENOSPC
     with pytest.raises(CheckpointError, match=r"iteration_1\.pth\.tar': No space left on device; the previous"):
         save_checkpoint(path, {"weight": torch.zeros(100_000)})
-    assert only_file(path)
-    assert_equal_states(load_checkpoint(path), small_state(1))
-
-
-def test_a_disk_that_fills_up_while_writing_keeps_the_previous_file(path: str) -> None:
-    save_checkpoint(path, small_state(1))
-    code = f"""
-        import resource, torch
-        from ding_lite.utils.checkpoint.file import CheckpointError, save_checkpoint
-        resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))  # write() fails past it, as on a full disk
-        try:
-            save_checkpoint({path!r}, {{"weight": [torch.zeros(100_000) for _ in range(10)]}})
-        except CheckpointError as error:
-            print(error)
-    """
-    run = run_forked(["-c", textwrap.dedent(code)])
-    assert run.returncode == 0, run.stderr
-    assert "File too large" in run.stdout
-    assert run.stdout.count("\n") == 1
     assert only_file(path)
     assert_equal_states(load_checkpoint(path), small_state(1))
 

@@ -4,7 +4,6 @@ import itertools
 import json
 import os
 import re
-import textwrap
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -21,7 +20,8 @@ from ding_lite.utils.checkpoint.run_directory import (
     release_exp_dir,
 )
 from ding_lite.utils.registry import ConfigError, UserError
-from tests.distributed.launcher import run_forked, run_ranks
+from tests.distributed.launcher import run_forked
+from tests.distributed.on_ranks import call_on_ranks
 
 STAMPED = r"pong_\d{6}_\d{6}(_\d+)?"
 
@@ -198,39 +198,23 @@ def test_a_job_does_not_begin_anew_where_its_directory_is_not_seen(
         open_exp_dir(path, resume=False)
 
 
-SCRIPT = """
-    import sys
-    from ding_lite.utils.ranks.context import DDPContext
-    from ding_lite.utils.ranks.ranks import get_rank
-    from ding_lite.utils.checkpoint.run_directory import open_exp_dir, read_result, release_exp_dir
-    from ding_lite.utils.registry import ConfigError
-    with DDPContext(timeout=30):
-        try:
-            answer = open_exp_dir(sys.argv[1], sys.argv[3] == "resume")[0]
-        except ConfigError as error:
-            answer = f"ConfigError: {error}"
-        with open(f"{sys.argv[2]}/rank_{get_rank()}", "w") as file:
-            file.write(answer)
-"""
-
-
-def answers_of_two_ranks(exp_name: Path, tmp_path: Path, how: str = "new") -> list[str]:
-    (tmp_path / "script.py").write_text(textwrap.dedent(SCRIPT))
-    run = run_ranks([str(tmp_path / "script.py"), str(exp_name), str(tmp_path), how], timeout=90)
-    assert run.returncode == 0, run.stderr
-    return [(tmp_path / f"rank_{rank}").read_text() for rank in range(2)]
+def open_on_rank(exp_name: str, resume: bool) -> str:
+    try:
+        return open_exp_dir(exp_name, resume)[0]
+    except ConfigError as error:
+        return f"ConfigError: {error}"
 
 
 def test_two_ranks_agree_when_the_name_is_taken(tmp_path: Path) -> None:
     (tmp_path / "runs" / "pong").mkdir(parents=True)
-    first, second = answers_of_two_ranks(tmp_path / "runs" / "pong", tmp_path)
+    first, second = call_on_ranks(open_on_rank, str(tmp_path / "runs" / "pong"), False)
     assert first == second
     assert sorted(os.listdir(tmp_path / "runs")) == ["pong", os.path.basename(first)]
 
 
-@pytest.mark.parametrize("how", ["new", "resume"])
-def test_two_ranks_fail_together(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("resume", [False, True])
+def test_two_ranks_fail_together(tmp_path: Path, resume: bool) -> None:
     (tmp_path / "file").write_text("")
-    first, second = answers_of_two_ranks(tmp_path / "file" / "pong", tmp_path, how)
+    first, second = call_on_ranks(open_on_rank, str(tmp_path / "file" / "pong"), resume)
     assert first == second
-    assert first.startswith("ConfigError: Cannot " + ("make the experiment directory" if how == "new" else "resume"))
+    assert first.startswith("ConfigError: Cannot " + ("resume" if resume else "make the experiment directory"))

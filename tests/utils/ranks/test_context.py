@@ -46,22 +46,6 @@ def test_no_launcher_is_one_process() -> None:
         assert not dist.is_initialized()
 
 
-@pytest.mark.parametrize("variables", [MASTER, {"RANK": "0", "WORLD_SIZE": "1"}])
-def test_one_process_needs_no_group(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
-    set_all(monkeypatch, **variables)
-    assert read_launch() is None
-
-
-def test_torch_variables_are_read_before_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_all(monkeypatch, **TORCH, **MASTER, SLURM_PROCID="7", SLURM_NTASKS="8")
-    assert read_launch() == Launch(3, 4, 1, 2, "node1", 1234)
-
-
-def test_ranks_started_by_hand_are_taken_for_one_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_all(monkeypatch, RANK="1", WORLD_SIZE="2", **MASTER)
-    assert read_launch() == Launch(1, 2, 1, 2, "node1", 1234)
-
-
 @pytest.mark.parametrize(
     ("nodes", "host"),
     [
@@ -96,11 +80,31 @@ STEP = {
 }
 
 
-def test_slurm_step_goes_before_its_job_and_a_given_address_before_both(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_all(monkeypatch, **STEP)
-    assert read_launch() == Launch(3, 6, 1, 2, "node02", 20017)
-    set_all(monkeypatch, MASTER_ADDR="10.0.0.2", MASTER_PORT="99")
-    assert read_launch() == Launch(3, 6, 1, 2, "10.0.0.2", 99)
+NO_NODES = {"SLURM_STEP_NODELIST": "", "SLURM_JOB_NODELIST": ""}
+BATCH = {name: value for name, value in STEP.items() if "STEP" not in name}
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        pytest.param(MASTER, None, id="an address alone"),
+        pytest.param({"RANK": "0", "WORLD_SIZE": "1"}, None, id="one process"),
+        pytest.param({**BATCH, "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}, None, id="a batch script, in any job"),
+        pytest.param({**STEP, "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}, None, id="a shell that srun started"),
+        pytest.param({**TORCH, **MASTER, "SLURM_PROCID": "7", "SLURM_NTASKS": "8"}, (3, 4, 1, 2, "node1", 1234),
+                     id="torch's variables are read before SLURM's"),
+        pytest.param({"RANK": "1", "WORLD_SIZE": "2", **MASTER}, (1, 2, 1, 2, "node1", 1234),
+                     id="ranks started by hand are taken for one machine"),
+        pytest.param(STEP, (3, 6, 1, 2, "node02", 20017), id="a step goes before its job"),
+        pytest.param({**STEP, "MASTER_ADDR": "10.0.0.2", "MASTER_PORT": "99"}, (3, 6, 1, 2, "10.0.0.2", 99),
+                     id="a given address goes before both"),
+        pytest.param({**STEP, "SLURM_STEP_TASKS_PER_NODE": "6", "SLURM_STEP_NODELIST": "node02"},
+                     (3, 6, 1, 6, "127.0.0.1", 20017), id="a step on one node meets on the loopback address"),
+    ],
+)  # fmt: skip
+def test_what_a_launcher_says(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: Any) -> None:
+    set_all(monkeypatch, **variables)
+    assert read_launch() == (expected and Launch(*expected))
 
 
 def test_lightnings_variables_are_no_launchers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -110,28 +114,6 @@ def test_lightnings_variables_are_no_launchers(monkeypatch: pytest.MonkeyPatch, 
     dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
     assert (get_local_rank(), get_local_world_size()) == (1, 1)
     dist.destroy_process_group()
-
-
-def test_a_batch_script_is_one_process_whatever_the_job_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    batch = {name: value for name, value in STEP.items() if "STEP" not in name}
-    set_all(monkeypatch, **{**batch, "SLURM_PROCID": "0", "SLURM_LOCALID": "0"})
-    assert read_launch() is None
-
-
-def test_a_shell_that_srun_started_is_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_all(monkeypatch, **{**STEP, "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"})
-    assert read_launch() is None
-
-
-def test_a_slurm_step_without_a_node_list_asks_for_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_all(monkeypatch, **{**STEP, "SLURM_STEP_NODELIST": "", "SLURM_JOB_NODELIST": ""})
-    with pytest.raises(SystemExit, match="MASTER_ADDR unset"):
-        read_launch()
-
-
-def test_a_slurm_step_on_one_node_meets_on_the_loopback_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_all(monkeypatch, **{**STEP, "SLURM_STEP_TASKS_PER_NODE": "6", "SLURM_STEP_NODELIST": "node02"})
-    assert read_launch() == Launch(3, 6, 1, 6, "127.0.0.1", 20017)
 
 
 @pytest.mark.parametrize(
@@ -145,6 +127,7 @@ def test_a_slurm_step_on_one_node_meets_on_the_loopback_address(monkeypatch: pyt
         ({"WORLD_SIZE": "two"}, "WORLD_SIZE=two"),
         ({"MASTER_PORT": ""}, "MASTER_PORT unset"),
         ({"MASTER_ADDR": ""}, "MASTER_ADDR unset"),
+        ({**dict.fromkeys((*TORCH, *MASTER), ""), **STEP, **NO_NODES}, "MASTER_ADDR unset"),
     ],
 )
 def test_a_wrong_environment_ends_with_one_line(
@@ -164,10 +147,11 @@ def test_time_out_argument_goes_before_the_variable(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("text", ["soon", "-1", "0", "nan", "inf", ""])
-def test_a_wrong_time_out_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setenv("DING_LITE_TIMEOUT", text)
-    with pytest.raises(SystemExit, match="DING_LITE_TIMEOUT"):
-        DDPContext()
+@pytest.mark.parametrize("variable", ["DING_LITE_TIMEOUT", "DING_LITE_DEAD_TIMEOUT"])
+def test_a_wrong_time_out_is_refused(monkeypatch: pytest.MonkeyPatch, variable: str, text: str) -> None:
+    monkeypatch.setenv(variable, text)
+    with pytest.raises(SystemExit, match=f"{variable}.* got '{text}'"), DDPContext():
+        pass
 
 
 def test_a_group_of_somebody_else_is_used_and_kept(tmp_path: Path) -> None:

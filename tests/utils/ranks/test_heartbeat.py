@@ -79,13 +79,6 @@ def test_waits_may_be_nested_and_end_with_an_exception() -> None:
     assert mark.depth == 0
 
 
-@pytest.mark.parametrize("text", ["soon", "0", "-1"])
-def test_a_wrong_time_out_of_a_dead_rank_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setenv("DING_LITE_DEAD_TIMEOUT", text)
-    with pytest.raises(SystemExit, match=f"DING_LITE_DEAD_TIMEOUT.* got '{text}'"), DDPContext():
-        pass
-
-
 def test_a_cause_that_cannot_be_recorded_is_no_second_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TORCHELASTIC_ERROR_FILE", raising=False)
     record_cause("boom")

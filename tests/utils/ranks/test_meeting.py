@@ -9,14 +9,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch.distributed as dist
 
 from ding_lite.utils import DDPContext
-from tests.distributed.launcher import finish, free_port, start, start_forked
+from tests.distributed.launcher import finish, free_port, start, start_by_hand, start_forked
 
 TWICE = """
 import os
@@ -39,12 +38,8 @@ with DDPContext(timeout=60):
 ISOLATED = ["unshare", "--net", "sh", "-c", 'ip link set lo up && ip addr del 127.0.0.1/8 dev lo && exec "$@"', "sh"]
 
 
-def by_hand(
-    code: str, ranks: Sequence[int] = (0, 1), addr: str = "localhost", **variables: str
-) -> list[subprocess.CompletedProcess[str]]:
-    env = {"WORLD_SIZE": "2", "MASTER_ADDR": addr, "MASTER_PORT": str(free_port()), **variables}
-    started = [start_forked(["-c", code], {**env, "RANK": str(rank)}) for rank in ranks]
-    return [finish(process, 60) for process in started]
+def by_hand(code: str) -> list[subprocess.CompletedProcess[str]]:
+    return [finish(rank, 60) for rank in start_by_hand(["-c", code])]
 
 
 def test_a_process_may_join_several_times() -> None:
