@@ -13,7 +13,6 @@ COVERED = {
     "cli/test_classic.py": ["cli/running.py", "entry/pipelines.py"],
     "cli/test_main.py": ["cli/parsers.py"],
     "cli/test_new.py": ["cli/configs.py", "cli/starter.py"],
-    "cli/test_plot.py": ["cli/results.py"],
     "config/test_config.py": ["config/schema.py"],
     "distributed/test_rpc.py": ["entry/serial_entry_rpc.py"],
     "entry/test_serial_entry.py": ["entry/experiment.py"],
@@ -36,7 +35,6 @@ COVERED = {
     "policy/value/test_distributional.py": ["policy/value/iqn.py"],
     "policy/value/test_losses.py": ["policy/value/mdqn.py", "policy/value/qrdqn.py", "policy/value/sql.py"],
     "rl_utils/test_distribution.py": ["rl_utils/compat.py"],
-    "cli/test_play.py": ["cli/trained.py"],
     "torch_utils/test_optimizer_step.py": [
         *("torch_utils/data_parallel.py", "torch_utils/optimizer.py", "torch_utils/optimizer.py")
     ],
