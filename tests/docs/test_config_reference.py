@@ -44,22 +44,3 @@ def test_a_policys_keys_are_in_its_table_or_in_those_of_policies_that_it_extends
 def test_a_key_without_meaning_or_type_is_an_error(value: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         reference.key_entries("Half", {"size": value})
-
-
-def test_a_model_parameter_that_the_docstring_leaves_out_is_an_error() -> None:
-    class Model:
-        """A model.
-
-        Args:
-            width: how wide,
-                in units.
-        """
-
-        def __init__(self, width: int, depth: int = 2) -> None:
-            pass
-
-    with pytest.raises(ValueError, match="Args do not describe 'depth'"):
-        reference.model_entries(Model)
-    Model.__doc__ = f"{Model.__doc__}    depth: how deep.\n"
-    described = [(entry.key, entry.default, entry.meaning) for entry in reference.model_entries(Model)]
-    assert described == [("width", "", "how wide, in units"), ("depth", "2", "how deep")]

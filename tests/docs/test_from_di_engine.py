@@ -8,8 +8,6 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from ding_lite.config import compile_config, set_shapes
 from ding_lite.config.compat import IGNORED_KEYS, RENAMED_KEYS
 from ding_lite.envs import check_env
@@ -20,141 +18,51 @@ from tests.docs.test_docs import ROOT
 from tests.docs.test_extending import TORCHRUN, train, write_files
 
 PAGE = ROOT / "docs" / "from_di_engine.md"
-ENVS = dict(collector_env_num=8, evaluator_env_num=5, n_evaluator_episode=5, stop_value=195)
-GAMMA = "policy.collect.discount_factor is policy.discount_factor here."
-SPACE = "policy.action_space is policy.model.action_space here."
-UNROLL = "policy.collect.unroll_len is ignored: one step is one sample."
-NAIVE = (
-    "create_config.replay_buffer.type 'naive' is the policy's own buffer here, which draws by priority if "
-    "policy.priority is True."
+# A config pair with the keys that DI-engine's file has.
+MAIN = dict(
+    exp_name="cartpole_a2c_seed0",
+    env=dict(collector_env_num=8, evaluator_env_num=5, n_evaluator_episode=5, stop_value=195),
+    policy=dict(
+        cuda=False,
+        priority=False,
+        model=dict(obs_shape=4, action_shape=2, encoder_hidden_size_list=[128, 128, 64]),
+        learn=dict(
+            batch_size=40,
+            learning_rate=0.001,
+            betas=(0.9, 0.999),
+            eps=1e-8,
+            grad_norm=0.25,
+            normalize_advantage=True,
+            value_weight=0.5,
+            entropy_weight=0.01,
+        ),
+        collect=dict(n_sample=80, discount_factor=0.95, gae_lambda=0.95, nstep_return=False, nstep=1),
+        eval=dict(evaluator=dict(eval_freq=50)),
+    ),
+)
+CREATE = dict(
+    env=dict(type="cartpole", import_names=["dizoo.classic_control.cartpole.envs.cartpole_env"]),
+    env_manager=dict(type="base"),
+    policy=dict(type="a2c"),
 )
 
 
-def create(policy: str, env: str = "classic_control.cartpole", **more: Any) -> dict[str, Any]:
-    name = env.rpartition(".")[2]
-    return dict(
-        env=dict(type=name, import_names=[f"dizoo.{env}.envs.{name}_env"]),
-        env_manager=dict(type="base"),
-        policy=dict(type=policy),
-        **more,
-    )
-
-
-# Config pairs with the keys that DI-engine's files have, the notes that they give, and some of what they become.
-PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str], dict[str, Any]]] = {
-    "a2c": (
-        dict(
-            exp_name="cartpole_a2c_seed0",
-            env=ENVS,
-            policy=dict(
-                cuda=False,
-                priority=False,
-                model=dict(obs_shape=4, action_shape=2, encoder_hidden_size_list=[128, 128, 64]),
-                learn=dict(
-                    batch_size=40,
-                    learning_rate=0.001,
-                    betas=(0.9, 0.999),
-                    eps=1e-8,
-                    grad_norm=0.25,
-                    normalize_advantage=True,
-                    value_weight=0.5,
-                    entropy_weight=0.01,
-                ),
-                collect=dict(n_sample=80, discount_factor=0.95, gae_lambda=0.95, nstep_return=False, nstep=1),
-                eval=dict(evaluator=dict(eval_freq=50)),
-            ),
-        ),
-        create("a2c"),
-        [
-            GAMMA,
-            "policy.learn.eps is policy.learn.adam_eps here.",
-            "policy.learn.grad_norm is policy.learn.grad_clip_value here.",
-            "policy.learn.normalize_advantage is policy.learn.adv_norm here.",
-            "policy.priority is ignored: this policy has no prioritised replay.",
-            "policy.collect.nstep_return is ignored: values learn from generalised advantage estimates.",
-            "policy.collect.nstep is ignored: policy.nstep sets it, where a policy sums n-step returns.",
-        ],
-        {"discount_factor": 0.95, "learn.adv_norm": True, "learn.grad_clip_value": 0.25},
-    ),
-    "sac": (
-        dict(
-            exp_name="pendulum_sac_seed0",
-            env=dict(collector_env_num=10, evaluator_env_num=5, act_scale=True, n_evaluator_episode=5, stop_value=-250),
-            policy=dict(
-                cuda=False,
-                priority=False,
-                random_collect_size=1000,
-                model=dict(
-                    obs_shape=3,
-                    action_shape=1,
-                    twin_critic=True,
-                    actor_head_type="reparameterization",
-                    actor_head_hidden_size=128,
-                    critic_head_hidden_size=128,
-                ),
-                learn=dict(
-                    update_per_collect=1,
-                    batch_size=128,
-                    learning_rate_q=0.001,
-                    learning_rate_policy=0.001,
-                    learning_rate_alpha=0.0003,
-                    ignore_done=True,
-                    target_theta=0.005,
-                    discount_factor=0.99,
-                    alpha=0.2,
-                    reparameterization=True,
-                    auto_alpha=True,
-                    log_space=True,
-                    value_network=False,
-                ),
-                collect=dict(n_sample=10, unroll_len=1, noise_sigma=0.2),
-                eval=dict(evaluator=dict(eval_freq=100)),
-                other=dict(replay_buffer=dict(replay_buffer_size=100000)),
-            ),
-        ),
-        create("sac", "classic_control.pendulum", replay_buffer=dict(type="naive")),
-        [
-            NAIVE,
-            "policy.model.actor_head_type is policy.model.action_space here.",
-            "policy.learn.discount_factor is policy.discount_factor here.",
-            "policy.learn.reparameterization is ignored: actions are differentiable functions of the actor's output.",
-            "policy.learn.value_network is ignored: there is no separate value network.",
-            "policy.collect.noise_sigma is ignored: this policy adds no noise to its actions.",
-            UNROLL,
-        ],
-        {"learn.log_space": True, "learn.learning_rate_q": 0.001, "model.action_space": "reparameterization"},
-    ),
-}
-
-
-@pytest.mark.parametrize("name", PAIRS)
-def test_a_config_with_di_engines_keys_compiles_and_says_what_it_read_otherwise(name: str) -> None:
-    main, created, notes, values = PAIRS[name]
-    before = copy.deepcopy((main, created))
-    cfg = compile_config([main, created])
-    assert sorted(cfg.notes) == sorted(notes)
-    for path, value in values.items():
-        got = cfg.policy
-        for key in path.split("."):
-            got = got[key]
-        assert got == value, path
-    set_shapes(cfg, check_env(cfg.env))
-    assert repr((main, created)) == repr(before)  # activations are equal only to themselves
-
-
-def test_environments_of_mujoco_have_their_keys() -> None:
-    env = dict(env_id="Hopper-v3", use_act_scale=True, norm_obs=dict(use_norm=False), norm_reward=dict(use_norm=False))
-    policy = dict(action_space="continuous", collect=dict(n_sample=3200))
-    created = create("ppo", "mujoco") | dict(env_manager=dict(type="subprocess"))
-    cfg = compile_config((dict(env=env, policy=policy), created))
+def test_a_config_with_di_engines_keys_compiles_and_says_what_it_read_otherwise() -> None:
+    before = copy.deepcopy((MAIN, CREATE))
+    cfg = compile_config([MAIN, CREATE])
     assert sorted(cfg.notes) == [
-        "env.env_id 'Hopper-v3' is 'Hopper-v5' here: gymnasium has retired the old version.",
-        "env.use_act_scale is env.act_scale here.",
-        SPACE,
+        "policy.collect.discount_factor is policy.discount_factor here.",
+        "policy.collect.nstep is ignored: policy.nstep sets it, where a policy sums n-step returns.",
+        "policy.collect.nstep_return is ignored: values learn from generalised advantage estimates.",
+        "policy.learn.eps is policy.learn.adam_eps here.",
+        "policy.learn.grad_norm is policy.learn.grad_clip_value here.",
+        "policy.learn.normalize_advantage is policy.learn.adv_norm here.",
+        "policy.priority is ignored: this policy has no prioritised replay.",
     ]
-    running = dict(norm_obs=dict(use_norm=True), norm_reward=dict(use_norm=True, reward_discount=0.99))
-    cfg = compile_config((dict(env=dict(env, **running), policy=policy), created))
-    assert (cfg.env.norm_obs.use_norm, cfg.env.norm_reward.reward_discount) == (True, 0.99)
+    learn = cfg.policy.learn
+    assert (cfg.policy.discount_factor, learn.adv_norm, learn.grad_clip_value) == (0.95, True, 0.25)
+    set_shapes(cfg, check_env(cfg.env))
+    assert before == (MAIN, CREATE)
 
 
 FILE = """from easydict import EasyDict
@@ -169,13 +77,12 @@ if __name__ == "__main__":
 
 
 def test_a_config_file_runs_after_its_package_has_another_name(tmp_path: Path) -> None:
-    main, created, *_ = PAIRS["a2c"]
-    text = FILE.format(main=main, create=created)
+    text = FILE.format(main=MAIN, create=CREATE)
     (tmp_path / "config.py").write_text(re.sub(r"\bding\b", "ding_lite", text))
     done = run_ranks("config.py", nproc=1, timeout=200, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "policy.collect.discount_factor is policy.discount_factor here." in done.stdout + done.stderr
-    assert (tmp_path / main["exp_name"] / "result.json").exists()
+    assert (tmp_path / "cartpole_a2c_seed0" / "result.json").exists()
 
 
 def test_the_code_that_replaces_di_engines_trains_on_two_processes(tmp_path: Path) -> None:
