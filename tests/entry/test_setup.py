@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import gymnasium
@@ -14,7 +12,7 @@ from ding_lite.entry.experiment import Experiment
 from ding_lite.entry.setup import policy_process, prepare_run
 from ding_lite.utils.ranks.launch_environment import usable_cores
 from ding_lite.utils.seed import random_state
-from tests.distributed.launcher import ROOT, run_forked
+from tests.distributed.launcher import run_forked
 from tests.distributed.on_ranks import call_on_ranks
 from tests.entry.helpers import SHORT, pair
 from tests.policy.helpers import parameter_hash
@@ -73,37 +71,6 @@ def test_denormals_are_rounded_to_zero_in_threads_that_were_there_before(tmp_pat
     script.write_text(DENORMALS)
     done = run_forked([str(script)])
     assert done.stdout.splitlines() == ["1.0 1.0", "0.0 0.0", "0.0 0.0"], done.stderr
-
-
-# Counts the pages that are faulted in while four blocks of 16 MB are allocated, written and freed 20 times.
-CODE = """
-import resource, sys
-import numpy as np
-from ding_lite.entry.setup import keep_freed_memory
-if sys.argv[1] == "kept":
-    keep_freed_memory()
-def blocks():
-    return [np.ones(1 << 24, np.uint8) for _ in range(4)]
-blocks()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(20):
-    blocks()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-"""
-
-
-def page_faults(how: str) -> int:
-    env = {"PYTHONPATH": str(ROOT), "NUMPY_MADVISE_HUGEPAGE": "0"}
-    command = [sys.executable, "-c", CODE, how]
-    return int(subprocess.run(command, env=env, check=True, capture_output=True, text=True, timeout=300).stdout)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
-def test_freed_blocks_are_not_mapped_anew() -> None:
-    # four blocks are 16,384 pages of 4 KB each time
-    given_back, kept = page_faults("given back"), page_faults("kept")
-    assert kept <= given_back / 20
 
 
 def limited_cartpole(limit: int) -> gymnasium.Env:

@@ -6,13 +6,10 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-import gymnasium
-import numpy as np
 import pytest
 
 from ding_lite.entry import collect_demo_data, evaluate_checkpoint
 from tests.distributed.launcher import ROOT, run_forked
-from tests.entry.data_sets import record_cartpole
 
 CONTROL = ROOT / "dizoo" / "classic_control"
 EPISODES, SEED = 200, 77  # of the comparison: both play from the same states
@@ -116,19 +113,3 @@ def test_an_experts_return_is_reached_from_its_record(case: Case, experts: dict[
     reached, goal = learn(case.task, case.policy, data, tmp_path, *words, seconds=850), play(expert)
     print(f"{case.task} {case.policy}: return {reached:.1f}, the expert's {goal:.1f}")
     assert reached >= enough(goal)
-
-
-@pytest.mark.slow
-def test_a_controller_is_cloned_from_a_small_record(tmp_path: Path) -> None:
-    data = tmp_path / "controller.npz"
-    record_cartpole(data, rows=4000, noise=0.1, longest=200)
-    env, returns = gymnasium.make("CartPole-v0"), []
-    for seed in range(10):
-        obs, _ = env.reset(seed=seed)
-        steps, cut = 0, False
-        while not cut:
-            obs, _, terminated, truncated, _ = env.step(int(obs @ [0.1, 0.5, 1.0, 1.0] > 0))
-            steps, cut = steps + 1, terminated or truncated
-        returns.append(steps)
-    reached = learn("cartpole", "bc", data, tmp_path, "policy.learn.train_epoch=5")
-    assert reached >= enough(float(np.mean(returns)))

@@ -19,8 +19,10 @@ from ding_lite.cli.main import main
 from ding_lite.entry import Callback, serial_pipeline
 from ding_lite.entry.callbacks import WatchedRun
 from ding_lite.envs import EnvError, check_env, create_vector_env, restorable
-from ding_lite.utils import ConfigError, DDPContext, UserError
-from tests.distributed.launcher import ROOT, run_forked, run_ranks
+from ding_lite.utils import ConfigError, UserError
+from tests.distributed.launcher import ROOT, run_forked
+from tests.distributed.on_ranks import call_on_ranks
+from tests.entry.helpers import metrics, result
 from tests.envs.test_vector_env import env_config
 from tests.policy.helpers import parameter_hash
 from tests.seams import corridors
@@ -40,13 +42,6 @@ def train(*overrides: str, callbacks: tuple[Callback, ...] = (), steps: int = 24
 def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def test_an_id_with_its_module_trains_and_runs_again_from_the_saved_config(tmp_path: Path) -> None:
-    train("env.manager.type=subprocess", steps=40)
-    done = run_forked(["-m", "ding_lite", "-c", "run/total_config.py", "exp_name=again"])
-    assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "again/result.json").read_text())["envstep"] == 40
 
 
 LOADED = """
@@ -104,9 +99,8 @@ class Totals(Callback):
 def count_successes() -> None:
     """Run on each of two ranks. An episode's return is 1 if it succeeds, else 0."""
     totals = Totals()
-    with DDPContext():
-        train("policy.multi_gpu=True", callbacks=(totals,))
-        train("policy.multi_gpu=True", "max_seconds=2", "exp_name=timed", steps=10**9)
+    train("policy.multi_gpu=True", callbacks=(totals,))
+    train("policy.multi_gpu=True", "max_seconds=2", "exp_name=timed", steps=10**9)
     success, reported, total, episodes = totals.sums.values()
     assert 0 < success == total < reported == episodes
     assert totals.evaluations
@@ -116,16 +110,15 @@ def count_successes() -> None:
 def test_ranks_agree_on_the_means_of_info_and_on_the_limit_of_time(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    done = run_ranks(["-m", "tests.seams.test_corridors"], timeout=100, cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    records = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    call_on_ranks(count_successes, cwd=tmp_path)
+    records = metrics(tmp_path / "run")
     for kind in ("collect", "eval"):
         found = [record for record in records if f"{kind}/return_mean" in record]
         assert found
         assert all(record[f"{kind}/info/is_success"] == record[f"{kind}/return_mean"] for record in found)
-    result = json.loads((tmp_path / "run/result.json").read_text())
-    assert result["eval/info/is_success"] == result["eval_return_mean"]
-    timed = json.loads((tmp_path / "timed/result.json").read_text())
+    told = result(tmp_path / "run")
+    assert told["eval/info/is_success"] == told["eval_return_mean"]
+    timed = result(tmp_path / "timed")
     assert timed["stop_reason"] == "max_seconds"
     assert timed["seconds"] >= 2
     with pytest.raises(SystemExit, match="2"):
@@ -273,8 +266,7 @@ def test_the_first_evaluations_may_be_left_out(tmp_path: Path) -> None:
     train(freq)
     found = {}
     for name in ("late", "run"):
-        records = [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
-        found[name] = [record["train_iter"] for record in records if "eval/return_mean" in record]
+        found[name] = [line["train_iter"] for line in metrics(tmp_path / name) if "eval/return_mean" in line]
     assert found["run"][0] == 0
     assert found["late"] == [90, 132, 162]  # 40 iterations later, at the end of a collect; the final policy
 
@@ -304,9 +296,7 @@ def test_a_resumed_curriculum_is_the_one_that_was_never_stopped(tmp_path: Path) 
     train(*words, callbacks=(Longer(),), steps=220)
     resumed = train(*words, "policy.learn.resume_training=True", callbacks=(Longer(),), steps=400)
     assert parameter_hash(whole.model) == parameter_hash(resumed.model)
-    lengths = [
-        json.loads((tmp_path / name / "result.json").read_text())["eval/info/length"] for name in ("whole", "run")
-    ]
+    lengths = [result(tmp_path / name)["eval/info/length"] for name in ("whole", "run")]
     assert lengths[0] == lengths[1] == pytest.approx(7.0)  # 100 collects of four steps
 
 
@@ -331,9 +321,5 @@ def test_a_checkpoint_without_environments_keeps_the_attributes(tmp_path: Path) 
     train(keys, callbacks=(OnStart(3.0),))
     path = "policy.learn.learner.hook.load_ckpt_before_run=run/ckpt/ckpt_best.pth.tar"
     train(keys, path, "policy.learn.resume_training=True", "exp_name=more", steps=480)
-    records = [json.loads(line) for line in (tmp_path / "more/metrics.jsonl").read_text().splitlines()]
-    assert {record["collect/info/length"] for record in records if "collect/info/length" in record} == {3.0}
-
-
-if __name__ == "__main__":
-    count_successes()
+    lines = metrics(tmp_path / "more")
+    assert {line["collect/info/length"] for line in lines if "collect/info/length" in line} == {3.0}
