@@ -37,7 +37,6 @@ class New(Command):
     BDQ if an action has several discrete parts. A pair that does not fit is refused, and no file is overwritten.
     """
 
-    usage = "ENV_ID [ALGORITHM] [-o FILE]"
     examples = """
     ding_lite new CartPole-v1
     ding_lite new Pendulum-v1 sac
@@ -66,7 +65,7 @@ class Config(Command):
     With --diff, only the keys that differ from the defaults, each with its default.
     """
 
-    usage = "FILE [--diff] [key=value ...]"
+    takes_words = True
     examples = """
     ding_lite config dizoo/classic_control/cartpole/config/cartpole_dqn_config.py
     ding_lite config CONFIG --diff policy.learn.batch_size=16
@@ -103,14 +102,14 @@ class List(Command):
     runs without one.
     """
 
-    usage = "[{policies,models,encoders,buffers,environments}]"
     examples = """
     ding_lite list
     ding_lite list policies
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("kind", nargs="?", choices=(*REGISTRIES,), help="one kind; all of them by default")
+        kinds = f"one of {', '.join(REGISTRIES)}; all of them by default"
+        parser.add_argument("kind", nargs="?", choices=(*REGISTRIES,), metavar="KIND", help=kinds)
 
     def run(self, args: argparse.Namespace) -> None:
         folds = sys.stdout.isatty() or "COLUMNS" in os.environ  # any other file or pipe gets whole lines
@@ -124,7 +123,6 @@ class Completion(Command):
     It needs the package shtab: pip install 'ding_lite[completion]'.
     """
 
-    usage = "{bash,zsh}"
     examples = """
     ding_lite completion bash >> ~/.bash_completion
     ding_lite completion zsh > ~/.zfunc/_ding_lite

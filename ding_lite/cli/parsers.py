@@ -24,7 +24,7 @@ COMMANDS = {  # the module of each in this package, in the order of the help
     **dict.fromkeys(("list", "config", "completion"), "configs"),
 }
 WIDEST = 120  # characters of a line of help
-TIED = "\N{NO-BREAK SPACE}"  # a space at which a usage is not broken
+TIED = "\N{NO-BREAK SPACE}"  # a space at which an example is not broken
 ONE_DASH = re.compile(r"-\w[\w-]+")  # a long option whose name begins with one dash
 OVERRIDE = re.compile(r"[A-Za-z_][\w.]*=")  # how a word that changes a config key begins
 
@@ -41,12 +41,12 @@ class Command:
     """A command. The first line of its docstring is its help in the overview, the whole docstring that of `--help`.
 
     Attributes:
-        usage: what follows the command's name in its usage; without `key=value`, it takes no such words.
         examples: command lines for the end of its help.
+        takes_words: whether it takes words `key=value`.
     """
 
-    usage: str
     examples: str
+    takes_words = False
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the options."""
@@ -69,12 +69,15 @@ def create_parser(name: str, command: Command) -> argparse.ArgumentParser:
     width, examples = _width(), cleandoc(command.examples).splitlines()
     parser = Parser(
         prog,
-        usage=_fold_usage(f"{prog} {command.usage}", width),
         description="\n\n".join(_fold(part, width) for part in (getdoc(command) or "").split("\n\n")),
         epilog="\n".join(["examples:", *(_fold_example(line, width) for line in examples)]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_arguments(parser)
+    if command.takes_words:
+        usage, more = parser.format_usage().rstrip(), " [key=value ...]"
+        fits = len(usage.splitlines()[-1] + more) <= width
+        parser.usage = usage.removeprefix("usage: ") + (more if fits else f"\n{' ' * len(f'usage: {prog}')}{more}")
     return parser
 
 
@@ -88,14 +91,6 @@ def _fold(text: str, width: int, indent: str = "") -> str:
     return textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
-def _fold_usage(usage: str, width: int) -> str:
-    """Return a usage whose lines are broken between options, not inside brackets or after a short option's name."""
-    tied = re.sub(r"\[(?:[^][]|\[[^]]*\])*\]|-\w [A-Z]\S*", lambda part: part[0].replace(" ", TIED), usage)
-    indent = " " * len("usage: ")
-    lines = [_fold(indent + line.strip(), width, indent + "  ").strip() for line in tied.splitlines()]
-    return f"\n{indent}".join(lines).replace(TIED, " ")
-
-
 def _fold_example(line: str, width: int) -> str:
     """Return an example, indented; a long one is continued as a shell takes it, between options."""
     tied = re.sub(r'(?:--?\w[\w-]* )?"[^"]*"|--?\w[\w-]* [^-\s]\S*', lambda part: part[0].replace(" ", TIED), line)
@@ -104,7 +99,7 @@ def _fold_example(line: str, width: int) -> str:
 
 def parse(name: str, command: Command, words: Sequence[str]) -> argparse.Namespace:
     """Return the options of a command; its words `key=value` are in `words`."""
-    takes = "key=value" in command.usage
+    takes = command.takes_words
     # Overrides are taken out first, because `-s 0 1 key=value` would take them.
     overrides = [word for word in words if takes and OVERRIDE.match(word)]
     parser = create_parser(name, command)
@@ -118,7 +113,7 @@ def parse(name: str, command: Command, words: Sequence[str]) -> argparse.Namespa
         if takes and not unknown[0].startswith("-"):
             hint = " A key of the config is changed by key=value, without spaces"
         parser.error(f"unrecognized arguments: {' '.join(unknown)}{'.' * bool(hint)}{hint}")
-    args.words = [*getattr(args, "words", []), *overrides]
+    args.words = overrides
     return args
 
 

@@ -16,9 +16,8 @@ from ding_lite.results.compare import (
     compare_groups,
     describe_scores,
     read_references,
-    render_csv,
-    render_markdown,
-    render_text,
+    render,
+    render_tables,
     score_groups,
     score_table,
 )
@@ -26,16 +25,15 @@ from ding_lite.results.groups import Group, describe_groups, group_runs
 from ding_lite.results.plot import (
     FORMATS,
     PlotOptions,
-    check_format,
     describe_parts,
     find_shortened,
     render_plot,
     render_profiles,
 )
-from ding_lite.results.report import ReportOptions, render_report
+from ding_lite.results.report import render_report
 from ding_lite.results.run import AXES, RETURN, Run, check_figure, find_directories, find_runs
 from ding_lite.results.statistics import AVERAGES
-from ding_lite.results.table import fold_text, show_size
+from ding_lite.results.table import show_size
 from ding_lite.utils.registry import UserError
 
 TABLES = {".txt": "text", ".md": "markdown", ".csv": "csv"}
@@ -47,7 +45,6 @@ class Plot(Command):
     Runs that differ only in their seed become one line. A directory that contains runs means all of them.
     """
 
-    usage = "PATH... [--by algorithm|env|run|KEY] [--x env_step|iteration|seconds] [--metric FIGURE]... [-o FILE]"
     examples = """
     ding_lite plot runs
     ding_lite plot cartpole_dqn_seed* cartpole_c51_seed* --by algorithm -o curves.pdf
@@ -72,7 +69,8 @@ class Plot(Command):
 
     def run(self, args: argparse.Namespace) -> None:
         output = Path(args.output)
-        check_format(output)
+        if output.suffix not in FORMATS:
+            raise UserError(f"'{output}': expected a name that ends in {', '.join(FORMATS)}.")
         if not 1 <= args.width <= 50:
             raise UserError(f"expected --width from 1 to 50, got {args.width:g}.")
         runs = find_runs(args.paths)
@@ -90,10 +88,6 @@ class Compare(Command):
     Runs that differ only in their seed are one row. With --by run every run is a row.
     """
 
-    usage = (
-        "PATH... [--by algorithm|env|run|KEY] [--threshold RETURN] [--against GROUP] [--last K] [--normalize FILE] "
-        "[--format FORMAT] [-o FILE]"
-    )
     examples = """
     ding_lite compare runs
     ding_lite compare cartpole_dqn_seed* cartpole_c51_seed* --threshold 195
@@ -132,18 +126,16 @@ class Compare(Command):
             raise UserError(f"'{args.output}': expected a name that ends in {', '.join(endings)}, or --format.")
         groups = group_runs(find_runs(args.paths), args.by)
         kind = args.format or TABLES.get(suffix, "text")
-        text = self._scores(args, groups, kind) if args.normalize else self._returns(args, groups, kind)
+        if args.normalize:
+            text = self._scores(args, groups, kind)
+        else:
+            comparison = compare_groups(groups, args.threshold, args.against, args.average, args.last)
+            text = render(comparison, kind, shutil.get_terminal_size().columns)
         show_notes(describe_groups(groups))
         if args.output and suffix not in FORMATS:
             write_file(args.output, text + "\n")
             text = str(args.output)
         show(text)
-
-    def _returns(self, args: argparse.Namespace, groups: Sequence[Group], kind: str) -> str:
-        comparison = compare_groups(groups, args.threshold, args.against, args.average, args.last)
-        if kind == "text":
-            return render_text(comparison, shutil.get_terminal_size().columns)
-        return render_csv(comparison) if kind == "csv" else render_markdown(comparison)
 
     def _scores(self, args: argparse.Namespace, groups: Sequence[Group], kind: str) -> str:
         """Return the table over all environments, and draw the profiles."""
@@ -154,10 +146,7 @@ class Compare(Command):
         if kind == "csv":
             return table.csv()
         words = describe_scores(scores, list(dict.fromkeys(group.env for group in groups)), args.against)
-        if kind == "markdown":
-            return f"{table.markdown()}\n\n{words}"
-        width = shutil.get_terminal_size().columns
-        return f"{table.text(width)}\n\n{fold_text(words, width)}"
+        return render_tables([("", table)], words, kind, shutil.get_terminal_size().columns)
 
 
 class Report(Command):
@@ -166,7 +155,6 @@ class Report(Command):
     The file needs no other files and no network, so it can be sent as it is.
     """
 
-    usage = "PATH... [--by algorithm|env|run|KEY] [--x env_step|iteration|seconds] [-o FILE]"
     examples = """
     ding_lite report runs
     ding_lite report cartpole_dqn_seed* cartpole_c51_seed* --title "DQN and C51" -o cartpole.html
@@ -186,10 +174,8 @@ class Report(Command):
         plot = read_options(args, runs)
         groups = group_runs(runs, args.by)
         comparison = compare_groups(groups, args.threshold, args.against, args.average, args.last)
-        options = ReportOptions(
-            args.title or f"Runs in {os.path.basename(os.path.abspath(args.paths[0]))}", args.videos
-        )
-        write_file(Path(args.output), render_report(groups, comparison, plot, options))
+        title = args.title or f"Runs in {os.path.basename(os.path.abspath(args.paths[0]))}"
+        write_file(Path(args.output), render_report(groups, comparison, plot, title, args.videos))
         show_notes(describe_groups(groups))
         show(args.output)
 
@@ -197,7 +183,6 @@ class Report(Command):
 class Runs(Command):
     """List the runs in a directory: how they ended, best return, size."""
 
-    usage = "[DIR]"
     examples = """
     ding_lite runs
     ding_lite runs experiments
@@ -223,7 +208,6 @@ class Clean(Command):
     that were killed are left alone. --parts also removes replay buffers, and --runs whole runs without evaluations.
     """
 
-    usage = "PATH... [--parts] [--runs] [--yes]"
     examples = """
     ding_lite clean experiments
     ding_lite clean cartpole_seed0 --parts

@@ -209,9 +209,7 @@ def split_words(words: Sequence[str]) -> tuple[dict[str, int], list[str]]:
     limits: dict[str, int] = {}
     overrides = []
     for word in words:
-        key, sep, text = word.partition("=")
-        if not sep:
-            raise ConfigError(f"Expected key=value, such as policy.learn.batch_size=16, without spaces, got '{word}'.")
+        key, _, text = word.partition("=")
         if key in LIMITS:
             limits[key] = whole_limit(key, text)
         elif key == "policy":

@@ -34,8 +34,7 @@ class Train(Command):
     is NAME_seedN, and a table at the end compares them.
     """
 
-    usage = """-c FILE [-s SEED ...] [--jobs J] [--resume] [--nproc N [--divide]] [--max-restarts K] [-m MODE]
-           [--submit slurm] [key=value ...]"""
+    takes_words = True
     examples = """
     ding_lite train -c dizoo/classic_control/cartpole/config/cartpole_dqn_config.py
     ding_lite train -c CONFIG -s 0 1 2 --jobs 2 max_env_step=20000
@@ -88,8 +87,7 @@ class Resume(Command):
     max_env_step=40000; of several directories, those whose runs have finished stay as they are without one.
     """
 
-    usage = """DIR... [--jobs J] [--nproc N] [--max-restarts K]
-        [--submit slurm] [--allow-lost-replay] [key=value ...]"""
+    takes_words = True
     examples = """
     ding_lite resume EXPERIMENT
     ding_lite resume EXPERIMENT --nproc 2
@@ -129,9 +127,7 @@ class Classic(Command):
     `-m eval` evaluates a checkpoint; every other mode trains: one run, or one after another for several seeds.
     """
 
-    usage = """-c FILE [-m MODE] [-s SEED ...] [--env-step N] [--train-iter N] [--exp-name DIR]
-        [--nproc N [--divide]] [--max-restarts K] [key=value ...]
-        ding_lite -m eval --ckpt FILE_OR_DIR [-c FILE] [-s SEED] [--episodes N] [--replay-path DIR] [key=value ...]"""
+    takes_words = True
     examples = """
     ding_lite -c dizoo/classic_control/cartpole/config/cartpole_dqn_config.py -s 0
     ding_lite -m serial -c CONFIG -s 0 -s 1 --env-step 1e5
@@ -160,9 +156,6 @@ class Classic(Command):
         parser.add_argument("--episodes", type=int, help="episodes to evaluate, instead of env.n_evaluator_episode")
         for option, key in WORDS.items():
             parser.add_argument(option, metavar="VALUE", help=f"the same as {key}=VALUE")
-        parser.add_argument(
-            "words", nargs="*", metavar="key=value", help="change a key, such as policy.learn.batch_size=16"
-        )
 
     def run(self, args: argparse.Namespace) -> None:
         mistake = _find_mistake(args)
@@ -207,8 +200,7 @@ class Sweep(Command):
     share one.
     """
 
-    usage = """-c FILE key=low..high|a,b,c ... [--trials N] [--jobs J] [-s SEED ...] [--storage URL] [--submit slurm]
-         [key=value ...]"""
+    takes_words = True
     examples = """
     ding_lite sweep -c CONFIG policy.learn.learning_rate=1e-4..1e-2:log policy.learn.batch_size=32,64 max_env_step=20000
     ding_lite sweep -c CONFIG policy.nstep=1..5 --trials 30 --jobs 2 -s 0 1 2 max_env_step=20000

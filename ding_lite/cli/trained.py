@@ -22,7 +22,7 @@ class Eval(Command):
     The config is that of the run; words key=value change it.
     """
 
-    usage = "PATH [--episodes N] [-s SEED] [key=value ...]"
+    takes_words = True
     examples = """
     ding_lite eval EXPERIMENT
     ding_lite eval EXPERIMENT/ckpt/ckpt_last.pth.tar --episodes 20 -s 1
@@ -48,7 +48,6 @@ class Eval(Command):
 class Play(Command):
     """Watch a trained policy play, in a window."""
 
-    usage = "PATH [--episodes N] [-s SEED] [--explore]"
     examples = """
     ding_lite play EXPERIMENT
     ding_lite play EXPERIMENT --episodes 3 --explore
@@ -86,7 +85,6 @@ class Play(Command):
 class Video(Command):
     """Record videos of a trained policy; no screen is needed."""
 
-    usage = "PATH [--episodes N] [-o DIR] [--format {mp4,gif}] [-s SEED] [--explore]"
     examples = """
     ding_lite video EXPERIMENT
     ding_lite video EXPERIMENT --episodes 3 --output videos --format gif
@@ -128,7 +126,6 @@ class Export(Command):
     The file contains a module that maps observations to actions, without exploration; no environment is needed.
     """
 
-    usage = "PATH -o FILE"
     examples = """
     ding_lite export EXPERIMENT -o policy.pt2
     ding_lite export EXPERIMENT/ckpt/ckpt_last.pth.tar -o policy.onnx

@@ -90,19 +90,23 @@ def compare_groups(
     return Comparison(tuple(rows), references, average, last)
 
 
-def render_text(comparison: Comparison, width: int) -> str:
-    """Return the tables as text for a terminal of `width` columns."""
-    parts = [f"{title}\n\n{table.text(width)}" for title, table in _tables(comparison)]
-    return "\n\n".join([*parts, fold_text(describe_columns(comparison), width)])
+def render(comparison: Comparison, kind: str, width: int) -> str:
+    """Return the tables of all environments: as `text` for a terminal of `width` columns, as `markdown` or as `csv`."""
+    if kind == "csv":
+        return _render_csv(comparison)
+    return render_tables(_tables(comparison), describe_columns(comparison), kind, width)
 
 
-def render_markdown(comparison: Comparison) -> str:
-    """Return the tables as markdown."""
-    parts = [f"## {title}\n\n{table.markdown()}" for title, table in _tables(comparison)]
-    return "\n\n".join([*parts, describe_columns(comparison)])
+def render_tables(tables: Sequence[tuple[str, Table]], words: str, kind: str, width: int) -> str:
+    """Return tables, each below its title if it has one, and words about their columns, see `render`."""
+    if kind == "markdown":
+        parts = [f"## {title}\n\n{table.markdown()}" if title else table.markdown() for title, table in tables]
+        return "\n\n".join([*parts, words])
+    parts = [f"{title}\n\n{table.text(width)}" if title else table.text(width) for title, table in tables]
+    return "\n\n".join([*parts, fold_text(words, width)])
 
 
-def render_csv(comparison: Comparison) -> str:
+def _render_csv(comparison: Comparison) -> str:
     """Return a line for each group, with plain numbers, and a column for each config key in which the groups differ."""
     keys = differing_keys([run.config for row in comparison.rows for run in row.group.runs])
     header = ["env", "group", "runs", "best_return", "best_low", "best_high", "last_return", "last_low", "last_high"]

@@ -54,24 +54,16 @@ def differing_keys(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     return [key for key in keys if len({full_value(config.get(key, MISSING)) for config in configs}) > 1]
 
 
-def describe_mixtures(groups: Sequence[Group]) -> list[str]:
-    """Return a line for each group whose runs differ in more than the seed, which names the keys."""
+def describe_groups(groups: Sequence[Group]) -> list[str]:
+    """Return lines about what makes averages of groups doubtful.
+
+    They name keys in which runs of a group differ, runs that repeat the config and the seed of another one of their
+    group, and runs that were interrupted, were killed or are still running.
+    """
     lines = []
     for group in groups:
-        keys = differing_keys([run.config for run in group.runs])
-        if keys:
+        if keys := differing_keys([run.config for run in group.runs]):
             lines.append(f"The runs of '{group.name}' differ in more than the seed: {_few(keys)}.")
-    return lines
-
-
-def describe_groups(groups: Sequence[Group]) -> list[str]:
-    """Return lines about what makes averages of groups doubtful: see `describe_mixtures`.
-
-    Further lines name runs that repeat the config and the seed of another one of their group, and runs that were
-    interrupted, were killed or are still running.
-    """
-    lines = describe_mixtures(groups)
-    for group in groups:
         first: dict[tuple[Any, int | None], Run] = {}
         repeats = [run.name for run in group.runs if first.setdefault((_identity(run), run.seed), run) is not run]
         if repeats:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import io
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -61,12 +60,6 @@ class PlotOptions:
     each: bool = False  # draw every run as a thin line too
     width: float = 3.5  # inches; a column of a paper has 3.3 to 3.5
     title: str = ""  # line above the picture
-
-
-def check_format(path: Path) -> None:
-    """Check the ending of a picture's name."""
-    if path.suffix not in FORMATS:
-        raise UserError(f"'{path}': expected a name that ends in {', '.join(FORMATS)}.")
 
 
 def render_plot(groups: Sequence[Group], kind: str, options: PlotOptions, names: Sequence[str] = ()) -> bytes:

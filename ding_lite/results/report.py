@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import html
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ding_lite.results.cleaning import best_return
@@ -61,17 +61,11 @@ HEAD = """<!DOCTYPE html>
 <body>"""
 
 
-@dataclass(frozen=True)
-class ReportOptions:
-    """What a report shows besides the curves and tables."""
-
-    title: str  # heading of the page
-    videos: int = 1  # how many of the newest videos of each run it contains
-
-
-def render_report(groups: Sequence[Group], comparison: Comparison, plot: PlotOptions, options: ReportOptions) -> str:
-    """Return a report as HTML."""
-    parts = [f"<h1>{html.escape(options.title)}</h1>", f"<p>{_summary(groups)}</p>"]
+def render_report(
+    groups: Sequence[Group], comparison: Comparison, plot: PlotOptions, title: str, videos: int = 1
+) -> str:
+    """Return a report as HTML, with a heading and the newest `videos` of each run."""
+    parts = [f"<h1>{html.escape(title)}</h1>", f"<p>{_summary(groups)}</p>"]
     for env in comparison.envs():
         inside = [group for group in groups if group.env == env]
         parts += [
@@ -83,8 +77,8 @@ def render_report(groups: Sequence[Group], comparison: Comparison, plot: PlotOpt
         parts += ["<h3>What differs</h3>", _html_table(differences)] if differences else []
     parts += [f"<h2>Reading the tables</h2>\n<p>{html.escape(describe_columns(comparison))}</p>", "<h2>Runs</h2>"]
     for group in groups:
-        parts += _describe_group(group, options.videos)
-    head = HEAD.format(title=html.escape(options.title), style=STYLE)
+        parts += _describe_group(group, videos)
+    head = HEAD.format(title=html.escape(title), style=STYLE)
     return "\n".join([head, *parts, "</body>", "</html>", ""])
 
 

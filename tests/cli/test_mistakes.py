@@ -24,7 +24,7 @@ MISTAKES = """
 -c {c} -m rpc | needs an agent and at least one observer
 -c {c} -m serial_onpolicy | Policy 'dqn' learns from a replay buffer: use serial_pipeline(...), or
 -c {c} max_train_iter=0 | max_train_iter: expected a whole number above 0, got '0'
--c {c} policy.learn.batch_size | Expected key=value, such as
+-c {c} policy.learn.batch_size | A key of the config is changed by key=value
 -c {c} policy.learn.learner.hook.load_ckpt_before_run=gone.pth.tar | 'gone.pth.tar'
 -c {atari} env.env_id=Pomg | no Atari ROM 'Pomg'. Did you mean 'Pong'?
 -s 1 | -c is missing

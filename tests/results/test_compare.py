@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ding_lite.results.compare import Comparison, compare_groups, describe_columns, render_csv, render_text
+from ding_lite.results.compare import Comparison, compare_groups, describe_columns, render
 from ding_lite.results.groups import group_runs
 from ding_lite.results.run import find_runs
 from ding_lite.utils.registry import UserError
@@ -41,7 +41,7 @@ def test_returns_crossings_and_the_probability_of_being_better(comparison: Compa
 
 
 def test_the_text_names_groups_differences_and_meanings(comparison: Comparison) -> None:
-    lines = render_text(comparison, 200).splitlines()
+    lines = render(comparison, "text", 200).splitlines()
     assert lines[0] == "CartPole-v0"
     assert lines[2].split("  ")[0] == "group"
     assert lines[3].split() == [*("dqn,", "nstep=1", "3", "101", "[100,", "102]", "91", "[90,", "92]"), *LAST]
@@ -53,7 +53,7 @@ def test_the_text_names_groups_differences_and_meanings(comparison: Comparison) 
 
 
 def test_csv_has_plain_numbers_and_a_column_for_each_difference(comparison: Comparison) -> None:
-    first, second = csv.DictReader(io.StringIO(render_csv(comparison)))
+    first, second = csv.DictReader(io.StringIO(render(comparison, "csv", 80)))
     assert (first["group"], first["runs"], first["last_return"], first["last_low"]) == (
         "dqn, nstep=1",
         "3",
@@ -73,7 +73,7 @@ def test_the_threshold_is_the_stop_value_unless_it_is_given_or_differs(tmp_path:
     write_run(tmp_path / "b", 0, [10.0, 200.0], "env.stop_value=100")
     comparison = compare_groups(group_runs(find_runs([tmp_path])))
     assert comparison.rows[0].threshold is None
-    assert "reached" not in render_text(comparison, 80)
+    assert "reached" not in render(comparison, "text", 80)
 
 
 def test_a_threshold_that_half_of_the_runs_reach_is_said_to_have_no_median(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_the_last_return_may_be_the_mean_of_several_evaluations(tmp_path: Path) 
     comparison = compare_groups(groups, last=2)
     # the runs' last two: 100 + s and 90 + s; 50 + 100 s and 200. The means over seeds s = 0, 1, 2 are 96 and 175.
     assert [row.last.value for row in comparison.rows] == [96.0, 175.0]
-    assert "last 2" in render_text(comparison, 200)
+    assert "last 2" in render(comparison, "text", 200)
     assert "the mean of its last 2 evaluations" in describe_columns(comparison)
     # a mean over more evaluations than a run has is that of all: (10 + 100 + s + 90 + s) / 3
     assert compare_groups(groups, last=99).rows[0].last.value == pytest.approx(202 / 3)
@@ -114,7 +114,7 @@ def test_runs_without_an_evaluation_cannot_be_compared(tmp_path: Path) -> None:
 def test_of_two_algorithms_only_keys_that_both_have_are_compared(tmp_path: Path) -> None:
     write_run(tmp_path / "dqn", 0, [10.0, 190.0], limit=10**10)
     write_run(tmp_path / "rainbow", 0, [10.0, 190.0], "policy.type=rainbow", "policy.model.v_max=200.0")
-    lines = render_text(compare_groups(group_runs(find_runs([tmp_path]))), 120).splitlines()
+    lines = render(compare_groups(group_runs(find_runs([tmp_path]))), "text", 120).splitlines()
     keys = [line.split()[0] for line in lines if line.startswith(("policy.", "max_"))]
     assert {"policy.type", "max_env_step"} <= set(keys)
     assert "policy.model.v_max" not in keys

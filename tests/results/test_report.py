@@ -16,7 +16,7 @@ from ding_lite.results import report
 from ding_lite.results.compare import compare_groups, difference_table
 from ding_lite.results.groups import group_runs
 from ding_lite.results.plot import PlotOptions
-from ding_lite.results.report import ReportOptions, find_videos, render_report
+from ding_lite.results.report import find_videos, render_report
 from ding_lite.results.run import find_runs, read_run
 from tests.results.helpers import write_run
 
@@ -57,7 +57,7 @@ def write_report(folder: Path) -> str:
     (folder / "one0/video").mkdir()
     (folder / "one0/video/play.gif").write_bytes(PIXEL)
     groups = group_runs(find_runs([folder]))
-    return render_report(groups, compare_groups(groups), PlotOptions(), ReportOptions("CartPole <1>"))
+    return render_report(groups, compare_groups(groups), PlotOptions(), "CartPole <1>")
 
 
 def test_a_report_is_one_file_with_curves_tables_configs_and_videos(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_key_with_several_values_is_shown_once_and_in_each_block_of_a_phone(tm
         write_run(tmp_path / f"run{nstep}", 0, [10.0, 20.0], f"policy.nstep={nstep}")
     groups = group_runs(find_runs([tmp_path]))
     comparison = compare_groups(groups)
-    text = render_report(groups, comparison, PlotOptions(), ReportOptions("x"))
+    text = render_report(groups, comparison, PlotOptions(), "x")
     cells = re.findall(r'<td(?: class="(\w+)")? data-label="config key">(?:<span>)?([^<]*)', text)
     assert cells == [("", "policy.nstep"), ("again", "policy.nstep"), ("again", "policy.nstep")]
     Page(text)
@@ -107,7 +107,7 @@ def test_the_newest_videos_are_chosen_and_large_ones_only_named(
 def test_an_environment_without_the_figure_gets_a_note(tmp_path: Path) -> None:
     write_run(tmp_path / "run")
     groups = group_runs(find_runs([tmp_path]))
-    text = render_report(groups, compare_groups(groups), PlotOptions(("train/total_loss",)), ReportOptions("x"))
+    text = render_report(groups, compare_groups(groups), PlotOptions(("train/total_loss",)), "x")
     assert "Nothing to draw has been recorded yet." in text
 
 
