@@ -18,7 +18,7 @@ COVERED = {
     "entry/test_serial_entry.py": ["entry/experiment.py"],
     "entry/test_reporter.py": ["entry/summary.py"],
     "entry/test_resume.py": ["entry/keeper.py"],
-    "entry/test_actors.py": ["entry/actor_process.py", "entry/ray_instance.py"],
+    "entry/test_actors.py": ["entry/actor_process.py"],
     "policy/continuous/test_ensembles.py": ["policy/continuous/redq.py", "policy/continuous/tqc.py"],
     "envs/test_subprocess_env.py": ["envs/worker_process.py"],
     "envs/test_vector_env.py": [

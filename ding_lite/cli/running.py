@@ -56,11 +56,7 @@ WIDTH = 80  # characters of a line of the table
 def run(args: argparse.Namespace) -> None:
     """Carry out a command; a user's mistake ends the process with exit status 2."""
     if args.nproc > 1 or args.max_restarts > 0:
-        try:
-            raise SystemExit(_launch(args))
-        except UserError as error:
-            print(error, file=sys.stderr)
-            raise SystemExit(2) from None
+        raise SystemExit(_launch(args))
     with DDPContext():
         if args.mode == "eval":
             checkpoint = find_checkpoint(args.ckpt)

@@ -17,7 +17,7 @@ from gymnasium.spaces import Box
 from ding_lite.config.schema import PIPELINE_OF
 from ding_lite.entry.setup import RunSetup, prepare_run
 from ding_lite.envs.keys import ENV_KEYS
-from ding_lite.utils.key import Key, declared_keys, set_key
+from ding_lite.utils.key import Key, declared_keys, default_values, set_key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 MUJOCO = "HalfCheetah|Hopper|Walker2d|Ant|Humanoid(Standup)?|Swimmer|Reacher|Pusher|Inverted(Double)?Pendulum"
@@ -264,11 +264,7 @@ def _find_algorithm(env_id: str) -> str:
 def _check(main: dict[str, Any], create: dict[str, Any]) -> RunSetup:
     """Check a pair as a run would be checked; return the run, with the pipeline that trains it."""
     pipeline = PIPELINE_OF[POLICY_REGISTRY.find(create["policy"]["type"]).learns_from]
-    return prepare_run((_values(main), create), pipeline=pipeline, all_ranks=False)
-
-
-def _values(tree: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _values(value) if isinstance(value, Mapping) else _value(value) for key, value in tree.items()}
+    return prepare_run((default_values(main), create), pipeline=pipeline, all_ranks=False)
 
 
 def _value(value: Any) -> Any:

@@ -1,8 +1,9 @@
 """Actors: processes of Ray that play with the newest weights while the ranks learn.
 
 A rank sends an actor weights and what else acting depends on, and gets a rollout block back. Ray starts the processes,
-restarts those that die, and carries weights and blocks in its object store. Each rank has its own actors; their
-collector has the methods of `SampleCollector`, so loops and workers do not know of them.
+restarts those that die, and carries weights and blocks in its object store. It is the user's cluster or an instance of
+the rank, of which nothing is left behind. Each rank has its own actors; their collector has the methods of
+`SampleCollector`, so loops and workers do not know of them.
 
 Shapes: T steps, N environments of an actor, K environments of which something is true.
 """
@@ -10,13 +11,20 @@ Shapes: T steps, N environments of an actor, K environments of which something i
 from __future__ import annotations
 
 import copy
+import functools
 import logging
 import math
+import os
+import secrets
+import shutil
+import socket
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,15 +32,16 @@ import torch
 
 from ding_lite.entry.actor_process import Actor, pack
 from ding_lite.entry.experiment import NoEnvironments, Source
-from ding_lite.entry.ray_instance import connect
 from ding_lite.entry.setup import RunSetup
 from ding_lite.entry.summary import describe_collecting
 from ding_lite.policy import Policy
 from ding_lite.utils.checkpoint.file import to_arrays
+from ding_lite.utils.directory_lock import lock_directory, unlock_directory
 from ding_lite.utils.ranks.collectives import allreduce_data
-from ding_lite.utils.ranks.heartbeat import InterruptGuard, heartbeat
+from ding_lite.utils.ranks.heartbeat import InterruptGuard, heartbeat, restoring_signals
+from ding_lite.utils.ranks.launch_environment import set_variables
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
-from ding_lite.utils.registry import ConfigError, UserError
+from ding_lite.utils.registry import ConfigError, UserError, load_extra
 from ding_lite.utils.seed import random_state, set_random_state
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker.collector import to_numpy
@@ -40,6 +49,9 @@ from ding_lite.worker.collector import to_numpy
 START_TIMEOUT = 300.0  # seconds that an actor may take to start, or `actor_timeout` if that is longer
 LOOK_PERIOD = 1.0  # seconds between looks for actors that hang, while none has finished
 logger = logging.getLogger(__name__)
+ACTOR_BYTES = 300 * 2**20  # memory of an actor's process, most of which is torch
+REACH_TIMEOUT = 10.0  # seconds until an address that does not answer counts as wrong
+PREFIX = "ding_lite_ray_"  # begins the name of Ray's directory, which must be short because it holds sockets
 
 
 @dataclass(eq=False)
@@ -79,8 +91,6 @@ class ActorCollector(NoEnvironments):
     actors. An actor begins its next rollout as soon as its block is handed out, unless the block would then arrive with
     weights more than `max_lag` learner iterations old. For the same reason, an actor that is slow is waited for before
     others are handed out. Counts are those of the blocks that were handed out.
-
-    Its attributes are those of `SampleCollector`.
     """
 
     reason = "the environments belong to actors: set policy.collect.actors=0, or change env.kwargs"
@@ -108,7 +118,6 @@ class ActorCollector(NoEnvironments):
         self._running: list[Rollout] = []  # in the order in which they began
         self._last: int | None = None  # learner iterations before the last collect
         self._sums: Any = Counter()
-        self.envstep, self.episode_count, self.interrupted = 0, 0, False
 
     def collect(self, random: bool = False) -> tuple[dict[str, Any], dict[str, float]]:
         """Return the next block and its figures, see `SampleCollector.collect`; a collective call."""
@@ -280,10 +289,8 @@ class ActorCollector(NoEnvironments):
 
     def figures(self) -> dict[str, float]:
         """Return the means since the last call: the lag of a block, and the env steps that an actor plays a second."""
-        sums, self._sums = (
-            allreduce_data({"blocks": 0, "seconds": 0.0, "lag": 0, "env_step": 0, **self._sums}),
-            Counter(),
-        )
+        sums = allreduce_data({"blocks": 0, "seconds": 0.0, "lag": 0, "env_step": 0, **self._sums})
+        self._sums = Counter()
         if not sums["blocks"]:
             return {}
         return {
@@ -292,12 +299,6 @@ class ActorCollector(NoEnvironments):
         }
 
     # Checkpoints.
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"envstep": self.envstep, "episode_count": self.episode_count, "attributes": {}}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.envstep, self.episode_count = state["envstep"], state["episode_count"]
 
     def local_state_dict(self) -> dict[str, Any]:
         """Return the states of this rank's actors after their rollouts, which it waits for, and these rollouts."""
@@ -380,3 +381,95 @@ def play_apart(setup: RunSetup, policy: Policy, guard: InterruptGuard, stack: Ex
     sizes.policy.divide = False  # an actor has the sizes of its rank
     lines = {**describe_collecting(sizes, "an actor", count), "actors": collector.describe()}
     return Source(collector, lines, setup.limits["max_env_step"], figures=collector.figures)
+
+
+def connect(actors: int, own: int, stack: ExitStack) -> Any:
+    """Return the module `ray`, connected: to a running instance if there is one, else to a new one for this rank.
+
+    Without RAY_ADDRESS, each rank starts an instance on its machine, which `stack` ends. `actors` is the number of all
+    ranks, `own` that of this rank; `stack` disconnects.
+    """
+    stack.enter_context(set_variables(_variables()))
+    ray = load_extra("ray", "ray", "policy.collect.actors")
+    if ray.is_initialized():  # by the user's script
+        _check_cpus(ray, actors)
+        return ray
+    ray._private.worker.listen_error_messages = lambda *args: None  # prints ten lines for an actor that dies
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "logging_level": logging.ERROR}
+    address = os.environ.get("RAY_ADDRESS")
+    if address:
+        check_reachable(address)
+    else:
+        _check_memory(own)
+        own_instance = {"num_cpus": own, "num_gpus": 0, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+        quiet |= own_instance | {"_temp_dir": stack.enter_context(_directory())}
+    stack.callback(ray.shutdown)
+    try:
+        with restoring_signals():  # Ray replaces the handler of SIGTERM
+            ray.init(address=address or "local", **quiet)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        where = f"RAY_ADDRESS={address}" if address else "this machine"
+        raise ConfigError(f"Ray cannot be used on {where}: {' '.join(str(error).split())[:200]}") from error
+    if address:
+        _check_cpus(ray, actors)
+    return ray
+
+
+@functools.cache
+def _variables() -> dict[str, str]:
+    """Return the environment variables of Ray, some of which it sets itself and leaves behind."""
+    quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_CLIENT_MODE": "0"}
+    if "RAY_ADDRESS" in os.environ:
+        return quiet
+    # Only processes with this token can use the instance. Ray would leave one in the user's home.
+    return quiet | {"RAY_AUTH_TOKEN": secrets.token_hex(32)}
+
+
+def check_reachable(address: str) -> None:
+    """Raise `ConfigError` if nothing listens at `host:port`. Ray would try for minutes, and then end the process."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not (host and port.isdigit()):  # 'auto', for instance
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=REACH_TIMEOUT).close()
+    except OSError as error:
+        raise ConfigError(
+            f"RAY_ADDRESS={address} cannot be reached: {error.strerror or error}. Start Ray there by 'ray start "
+            "--head', or unset RAY_ADDRESS to let the actors play on this machine."
+        ) from None
+
+
+def _check_memory(actors: int) -> None:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if actors * ACTOR_BYTES > total:
+        raise ConfigError(
+            f"policy.collect.actors: {actors} processes of a rank need {actors * ACTOR_BYTES / 2**30:.3g} GiB, but "
+            f"this machine has {total / 2**30:.3g} GiB: set fewer, or RAY_ADDRESS to use a cluster."
+        )
+
+
+def _check_cpus(ray: Any, actors: int) -> None:
+    cpus = int(ray.cluster_resources().get("CPU", 0))
+    if cpus < actors:
+        raise ConfigError(
+            f"policy.collect.actors={actors}, but the Ray cluster has {cpus} CPUs, and each actor needs one: set at "
+            f"most {cpus}, or add machines."
+        )
+
+
+@contextmanager
+def _directory() -> Iterator[str]:
+    """Create a directory for Ray's session, and finally remove it; also remove those of runs that were killed."""
+    for old in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with suppress(OSError):  # it is in use, gone, or another user's
+            lock = lock_directory(old)
+            shutil.rmtree(old, ignore_errors=True)
+            unlock_directory(lock)
+    path = tempfile.mkdtemp(prefix=PREFIX)
+    lock = lock_directory(path)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        unlock_directory(lock)

@@ -18,7 +18,6 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-import torch.distributed as dist
 from torch import nn
 
 from ding_lite.config import read_pair
@@ -32,9 +31,8 @@ from ding_lite.reward_model import next_obs
 from ding_lite.rl_utils.policy_gradient import first_episodes
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.key import get_key
-from ding_lite.utils.ranks.collectives import allreduce_data, on_rank_0
-from ding_lite.utils.ranks.heartbeat import heartbeat, waiting
-from ding_lite.utils.ranks.machine_group import machine_group
+from ding_lite.utils.ranks.collectives import allreduce_data, broadcast_object_list, on_rank_0
+from ding_lite.utils.ranks.heartbeat import heartbeat
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_map
@@ -216,17 +214,9 @@ def _to_columns(block: dict[str, Any], number: int | None) -> dict[str, Any]:
 
 def _gather(columns: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the columns of all ranks on rank 0, and an empty list on the other ranks."""
-    size = get_world_size()
-    if size == 1:
-        return [columns]
-    if machine_group().machines == 1:
-        found = [columns] if get_rank() == 0 else []
-        for source in range(1, size):  # one at a time, because all ranks get what is exchanged in shared memory
-            (part,) = machine_group().gather(columns, [source])
-            if get_rank() == 0:
-                found.append(part)
-        return found
-    parts: list[Any] | None = [None] * size if get_rank() == 0 else None
-    with waiting():
-        dist.gather_object(columns, parts)
-    return parts or []
+    parts: list[Any] = []
+    for source in range(get_world_size()):  # one at a time, because all ranks get what is sent
+        part = [columns]
+        broadcast_object_list(part, source)
+        parts += part if get_rank() == 0 else []
+    return parts

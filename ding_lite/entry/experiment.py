@@ -59,13 +59,21 @@ class Source:
 
 
 class NoEnvironments:
-    """Base class of collectors that own no environments.
+    """Base class of collectors that own no environments; it has the attributes of `SampleCollector`.
 
     Attributes:
         reason: why `set_attr` is an error, and what to do instead.
     """
 
     reason = ""
+    envstep = episode_count = 0
+    interrupted = False
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"envstep": self.envstep, "episode_count": self.episode_count, "attributes": {}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.envstep, self.episode_count = state["envstep"], state["episode_count"]
 
     def set_attr(self, name: str, values: Any) -> None:
         """Raise `UserError`, because this process has no environments to collect from."""
@@ -138,8 +146,10 @@ class Experiment:
                 reward_model.networks if reward_model else (),
             )
             self._replay = setup.create_replay_buffer(policy) if policy.learns_from == "replay" else None
-            parts = (self.learner, self.collector, self.evaluator, self.counts, self._replay, reward_model)
-            keeper.resume(*parts, self._callbacks if callbacks else None, self._on_save)
+            parts = {"learner": self.learner, "collector": self.collector, "evaluator": self.evaluator}
+            parts |= {"reward_model": reward_model} if reward_model else {}
+            parts |= {"callbacks": self._callbacks} if callbacks else {}
+            keeper.resume(parts, self._replay, self.counts, self._on_save)
             begins, total = self.counts()[axis], source.total
             self._reporter.begin(policy, source.lines, setup.spec, begins, total, self._after_log)
             for callback in self._callbacks:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any
 
 import torch
 
 from ding_lite.config import changed_values, save_config
-from ding_lite.entry.callbacks import Callback
 from ding_lite.entry.dealing import deal, find_streams
 from ding_lite.entry.reporter import RunReporter
 from ding_lite.entry.setup import RunSetup
 from ding_lite.envs.spaces import spec_state
 from ding_lite.policy import Policy
+from ding_lite.results.run import record_origin
 from ding_lite.reward_model import RewardModel
 from ding_lite.torch_utils import NonFiniteError
 from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint, to_arrays
@@ -28,7 +28,6 @@ from ding_lite.utils.checkpoint.run_directory import (
     release_exp_dir,
 )
 from ding_lite.utils.checkpoint.store import CheckpointStore, Loaded, load_file
-from ding_lite.utils.origin import record_origin
 from ding_lite.utils.ranks.collectives import all_gather_object, on_rank_0
 from ding_lite.utils.ranks.heartbeat import InterruptGuard, heartbeat
 from ding_lite.utils.ranks.ranks import get_rank, get_world_size
@@ -55,9 +54,6 @@ class RunKeeper(AbstractContextManager[Any]):
     def __init__(self, setup: RunSetup, policy: Policy, axis: str) -> None:
         self._policy, self._spec_state = policy, spec_state(setup.spec)
         self._setup, self._hook = setup, setup.cfg.policy.learn.learner.hook
-        self._parts: dict[str, Any] = {}  # parts with a rank-independent state_dict
-        self._on_save: Callable[[str], None] | None = None
-        self._replay: ReplayBuffer | None = None
         self._changes: list[str] = []  # values that were changed since the run began
         self.saved_iter = -1
         self._saved: tuple[int, ...] = ()  # counts of the newest checkpoint, see `_moment`; empty: none
@@ -131,32 +127,29 @@ class RunKeeper(AbstractContextManager[Any]):
 
     def resume(
         self,
-        learner: Any,
-        collector: Any,
-        evaluator: Any,
+        parts: Mapping[str, Any],
+        replay: ReplayBuffer | None,
         counts: Callable[[], Mapping[str, int]],
-        replay: ReplayBuffer | None = None,
-        reward_model: RewardModel | None = None,
-        callbacks: Callback | None = None,
-        on_save: Callable[[str], None] | None = None,
+        on_save: Callable[[str], None],
     ) -> None:
-        """Register the parts to save from now on; if a run continues, restore them and the random states."""
-        parts = {"learner": learner, "collector": collector, "evaluator": evaluator}
-        more = {"reward_model": reward_model, "callbacks": callbacks}
-        self._parts = {**parts, **{name: part for name, part in more.items() if part is not None}}
-        self._counts, self._on_save, self._replay = counts, on_save, replay
+        """Register the parts to save from now on; if a run continues, restore them and the random states.
+
+        `parts` are the learner, collector and evaluator, and the reward_model and callbacks if there are any. Their
+        `state_dict` is the same on all ranks.
+        """
+        self._parts, self._replay, self._counts, self._on_save = parts, replay, counts, on_save
         loaded, self._loaded = self._loaded, None
         if loaded is None:
             return
-        for name, part in parts.items():
-            part.load_state_dict(loaded.state[name])
-        load_reward_model(reward_model, loaded.state, loaded.name)
-        if callbacks is not None and "callbacks" in loaded.state:
-            callbacks.load_state_dict(loaded.state["callbacks"])
+        for name in ("learner", "collector", "evaluator"):
+            parts[name].load_state_dict(loaded.state[name])
+        load_reward_model(parts.get("reward_model"), loaded.state, loaded.name)
+        if "callbacks" in parts and "callbacks" in loaded.state:
+            parts["callbacks"].load_state_dict(loaded.state["callbacks"])
         local_state = self._own_state(loaded)
         if replay is not None and local_state is not None and "replay" in local_state:
             replay.load_state_dict(local_state["replay"])
-        self.saved_iter, self._saved = learner.train_iter, self._moment()
+        self.saved_iter, self._saved = parts["learner"].train_iter, self._moment()
         on_rank_0(lambda: claim_exp_dir(self._exp_dir))
         self.reporter.resume(loaded.state["record"], loaded.name, counts(), self._goes_on)
         if self._changes:  # total_config.py has the values that the run began with
@@ -164,7 +157,7 @@ class RunKeeper(AbstractContextManager[Any]):
         if local_state is None:
             self.reporter.warning("The checkpoint has no replay buffer and no environments: episodes start anew.")
             for name, value in to_arrays(loaded.state["collector"].get("attributes", {})).items():
-                collector.set_attr(name, value)
+                parts["collector"].set_attr(name, value)
             return
         self._resume_rank(local_state)
 
@@ -268,7 +261,7 @@ class RunKeeper(AbstractContextManager[Any]):
         """Return whether a checkpoint was written; call `on_save` if it was, and print the reason if it was not."""
         if reason is not None:
             self.reporter.warning(f"{reason} Training continues.")
-        elif self._on_save is not None:
+        else:
             self._on_save(self._path("ckpt", name))
         return reason is None
 
@@ -294,14 +287,10 @@ class RunKeeper(AbstractContextManager[Any]):
 
 def load_policy(policy: Policy, state: dict[str, Any], name: str, with_optimizer: bool = False) -> None:
     """Load a checkpoint into a policy that learns: its model, or all `with_optimizer`; `name` is for messages."""
-    try:
+    with _fitting(name):
         _check_statistics(policy, state["policy"], name)
         learned = {key: value for key, value in state["policy"].items() if with_optimizer or key != "optimizer"}
         policy.load_state_dict(learned)
-    except CheckpointError:  # its message already says what is wrong
-        raise
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise _misfit(name, error) from error
 
 
 def load_reward_model(reward_model: RewardModel | None, state: dict[str, Any], name: str) -> None:
@@ -313,20 +302,16 @@ def load_reward_model(reward_model: RewardModel | None, state: dict[str, Any], n
             "create_config.reward_model, or start a new one."
         )
     if reward_model is not None:
-        try:
+        with _fitting(name):
             reward_model.load_state_dict(state["reward_model"])
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise _misfit(name, error) from error
 
 
 def load_model(policy: Policy, state: dict[str, Any], name: str) -> None:
     """Load a checkpoint's state, its `policy` or its model into a policy that only acts; `name` is for messages."""
     state = state.get("policy", state)
-    _check_statistics(policy, state, name)
-    try:
+    with _fitting(name):
+        _check_statistics(policy, state, name)
         policy.load_to_act(state if "model" in state else {"model": state})
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise _misfit(name, error) from error
 
 
 def trained_env_steps(state: dict[str, Any]) -> int:
@@ -349,6 +334,13 @@ def _check_statistics(policy: Policy, state: dict[str, Any], name: str) -> None:
         )
 
 
-def _misfit(name: str, error: Exception) -> CheckpointError:
-    cause = " ".join(str(error).split())[:300]
-    return CheckpointError(f"Checkpoint '{name}' does not fit the config's policy and model: {cause}")
+@contextmanager
+def _fitting(name: str) -> Iterator[None]:
+    """Return a context manager for loading the checkpoint `name`, whose errors say that it does not fit."""
+    try:
+        yield
+    except CheckpointError:  # its message already says what is wrong
+        raise
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        cause = " ".join(str(error).split())[:300]
+        raise CheckpointError(f"Checkpoint '{name}' does not fit the config's policy and model: {cause}") from error

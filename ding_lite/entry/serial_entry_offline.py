@@ -100,12 +100,10 @@ class BatchFeed(NoEnvironments):
     """Yields a rank's batches, epoch after epoch. An `Experiment` uses it as its collector.
 
     Attributes:
-        envstep, episode_count: always 0.
         epoch: number of completed passes over the data set.
         interrupted: whether any rank was asked to stop; the ranks agree on it at the end of each call of `batches`.
     """
 
-    envstep = episode_count = 0
     reason = "a run that learns from a data set collects from no environments: use run.evaluator.set_attr"
 
     def __init__(self, loader: OfflineLoader, interrupt: Callable[[], bool]) -> None:
@@ -113,7 +111,6 @@ class BatchFeed(NoEnvironments):
         self._rest: Iterator[dict[str, Any]] | None = None  # remaining batches of the current epoch
         self._until_agreed = 1  # batches until the next agreement, the same on all ranks
         self._begin, self._seconds, self._waited_before = 0.0, 0.0, 0.0
-        self.interrupted = False
 
     @property
     def epoch(self) -> int:

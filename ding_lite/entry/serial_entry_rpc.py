@@ -141,7 +141,6 @@ class RemoteCollector(NoEnvironments):
         self._link, self._policy, self._encoder, self._guard = encoder.link, policy, encoder, guard
         seeds = [derive_seeds(seed, rank, "draws", n=1)[0] for rank in self._link.observers]
         self._draws = [torch.Generator().manual_seed(one).get_state() for one in seeds]
-        self.envstep, self.episode_count, self.interrupted = 0, 0, False
 
     def collect(self) -> tuple[dict[str, Any], dict[str, float]]:
         """Return samples `[M, ...]`, whose `obs` are places (see `SplitEncoder.remote`), and sums of the counts."""
@@ -173,12 +172,6 @@ class RemoteCollector(NoEnvironments):
             output = self._policy.act(features, **kwargs)
         self._draws[observer - 1] = torch.get_rng_state()
         return tree_map(Tensor.cpu, output)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"envstep": self.envstep, "episode_count": self.episode_count}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.envstep, self.episode_count = state["envstep"], state["episode_count"]
 
     def local_state_dict(self) -> dict[str, Any]:
         """Return the state of the observers' environments, and of the random generators of actions."""

@@ -1,14 +1,21 @@
-"""One run, as its directory describes it: config, records, result and checkpoints."""
+"""One run, as its directory describes it: config, records, result, checkpoints, and what each start was made by."""
 
 from __future__ import annotations
 
 import json
 import os
+import platform
 import re
+import shlex
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +24,7 @@ from numpy.typing import NDArray
 
 from ding_lite.config import read_saved_run
 from ding_lite.utils.directory_lock import is_active
+from ding_lite.utils.passwords import hide_passwords
 from ding_lite.utils.registry import ConfigError, UserError, closest
 from ding_lite.utils.tree import dotted_items
 
@@ -26,7 +34,10 @@ TIME = "time"  # the other key that is not a figure; seconds since 1970
 RETURN = "eval/return_mean"
 NO_LIMIT = 10**10  # default of the pipelines
 CONFIG, METRICS, RESULT = "total_config.py", "metrics.jsonl", "result.json"
-PART = re.compile(r"\.rank_([0-9]+)\.pth\.tar$")  # a rank's part of a checkpoint
+ORIGIN = "origin.jsonl"
+LIBRARIES = ("ding_lite", "torch", "numpy", "gymnasium", "ale-py")
+GIT = ("git", "-c", "core.fsmonitor=false", "status", "--porcelain=v2", "--branch", "--untracked-files=no")
+GIT_TIMEOUT = 5.0  # seconds
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +129,8 @@ def read_run(path: str | Path) -> Run:
     result = _read_result(path / RESULT)
     limits = {name: limit if limit < NO_LIMIT else None for name, limit in saved.limits.items()}
     config = dict(dotted_items(saved.main_config)) | dict(dotted_items(saved.create_config)) | limits
-    config["processes"] = result.get("world_size") or _count_parts(path)
+    starts = read_origins(path)
+    config["processes"] = result.get("world_size") or (starts[-1]["processes"] if starts else 1)
     return Run(path, config, result, is_active(path))
 
 
@@ -188,12 +200,6 @@ def _read_result(path: Path) -> dict[str, Any]:
     return result if isinstance(result, dict) else {}
 
 
-def _count_parts(path: Path) -> int:
-    """Return the number of processes of a run that left no result, judging by its checkpoints."""
-    parts = (PART.search(file.name) for file in path.glob("ckpt/*.rank_*.pth.tar"))
-    return max((int(part[1]) + 1 for part in parts if part), default=1)
-
-
 def _natural(name: str) -> list[tuple[int, str]]:
     """Return a key that sorts seed10 after seed9."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split("([0-9]+)", name)]
@@ -261,3 +267,65 @@ class RecordReader:
                 record = json.loads(line)
                 found += [record] if isinstance(record, dict) else []
         return found
+
+
+def record_origin(directory: str | Path, **more: Any) -> None:
+    """Append this start of a run to the origin.jsonl of its directory; a run is not ended if that fails."""
+    with suppress(OSError), (Path(directory) / ORIGIN).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(describe_origin() | more) + "\n")
+
+
+def read_origins(directory: str | Path) -> list[dict[str, Any]]:
+    """Return the starts of a run, the first one first; none if it was recorded by an older version."""
+    with suppress(OSError, ValueError):
+        lines = (Path(directory) / ORIGIN).read_text(encoding="utf-8").splitlines()
+        return [origin for line in lines if isinstance(origin := json.loads(line), dict)]
+    return []
+
+
+def describe_origin() -> dict[str, Any]:
+    """Return facts about this process that a reader of its results may want to know."""
+    commit, changed = _read_git()
+    return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "command": hide_passwords(shlex.join(sys.orig_argv)),
+        "directory": os.getcwd(),
+        "git_commit": commit,
+        "git_changed_files": changed,
+        "host": socket.gethostname(),
+        "system": platform.platform(),
+        "processor": _read_processor(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        **library_versions(),
+    }
+
+
+def library_versions() -> dict[str, str]:
+    """Return the versions of the installed libraries that results depend on, by their names."""
+    return {name: version for name in LIBRARIES if (version := _version(name))}
+
+
+def _read_git() -> tuple[str | None, int | None]:
+    """Return the commit of the current directory, and its number of changed files; None without git."""
+    env = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
+    try:
+        done = subprocess.run(GIT, env=env, capture_output=True, text=True, timeout=GIT_TIMEOUT, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None, None
+    commit = re.search(r"^# branch.oid (\w+)", done.stdout, re.MULTILINE)
+    return commit and commit[1], sum(not line.startswith("#") for line in done.stdout.splitlines())
+
+
+def _read_processor() -> str:
+    with suppress(OSError):
+        names = re.findall(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        if names:
+            return str(names[0])
+    return platform.processor() or platform.machine()
+
+
+def _version(name: str) -> str | None:
+    with suppress(metadata.PackageNotFoundError):
+        return metadata.version(name)
+    return getattr(sys.modules.get(name), "__version__", None)  # a checkout that is not installed

@@ -24,6 +24,7 @@ import types
 import typing
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import ge, gt, le, lt
 from typing import Any
 
 from ding_lite.utils.registry import ConfigError, closest
@@ -125,10 +126,8 @@ class Key:
         return math.inf if self.high is None else self.high
 
     def _contains(self, number: float) -> bool:
-        above, below = (-math.inf if self.above is None else self.above), math.inf if self.below is None else self.below
-        low = -math.inf if self.low is None else self.low
-        inside = low <= number <= self._limit()  # false for nan
-        return inside and (self.above is None or number > above) and (self.below is None or number < below)
+        bounds = ((ge, self.low), (gt, self.above), (le, self._limit()), (lt, self.below))
+        return all(holds(number, bound) for holds, bound in bounds if bound is not None)  # false for nan
 
     def _describe_range(self, number: float) -> str:
         high = self._limit()

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
 from ding_lite.utils.directory_lock import is_active
 from ding_lite.utils.ranks.heartbeat import SIGNALS, restoring_signals
@@ -81,15 +81,8 @@ class RunProcess:
         self._output.close()
 
 
-class TakesSignals(Protocol):
-    """A process of this machine, or a job of a cluster."""
-
-    def send_signal(self, signum: int) -> None:
-        """Send a signal, unless it has ended."""
-
-
 @contextmanager
-def passing_signals_on(processes: Callable[[], Iterable[TakesSignals]]) -> Iterator[Callable[[], int]]:
+def passing_signals_on(processes: Callable[[], Iterable[RunProcess | SubmittedRun]]) -> Iterator[Callable[[], int]]:
     """Return a context manager that passes this process's signals on to others.
 
     Its value is a function that returns the first signal that arrived, or 0.

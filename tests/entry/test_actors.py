@@ -19,10 +19,9 @@ import torch
 
 from ding_lite.entry import Callback, serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.entry.actor_process import check_versions
-from ding_lite.entry.actors import join_blocks
-from ding_lite.entry.ray_instance import check_reachable, connect
+from ding_lite.entry.actors import check_reachable, connect, join_blocks
+from ding_lite.results.run import library_versions
 from ding_lite.utils import ConfigError, UserError
-from ding_lite.utils.origin import library_versions
 from dizoo.classic_control.cartpole.config import cartpole_a2c_config, cartpole_pg_config
 from dizoo.classic_control.pendulum.config import pendulum_sac_config
 from tests.distributed.launcher import run_ranks

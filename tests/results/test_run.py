@@ -78,8 +78,7 @@ def test_a_run_without_records_is_one_line_that_names_their_file(tmp_path: Path)
 
 def test_a_run_without_a_result_is_running_or_was_killed(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", ending=None)
-    (path / "ckpt").mkdir()
-    (path / "ckpt/iteration_5.rank_1.pth.tar").touch()
+    (path / "origin.jsonl").write_text('{"processes": 2}\n')
     assert (read_run(path).ending, read_run(path).config["processes"]) == ("killed", 2)
     lock = lock_directory(path)
     assert read_run(path).ending == "running"
