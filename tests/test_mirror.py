@@ -40,7 +40,6 @@ COVERED = {
     ],
     "utils/ranks/test_context.py": [
         *("utils/ranks/flat_parameters.py", "utils/ranks/gradient_mean.py", "utils/ranks/launch_environment.py"),
-        "utils/ranks/ranks.py",
     ],
     "worker/offline/test_dataset.py": ["worker/offline/files.py"],
 }

@@ -37,10 +37,9 @@ from ding_lite.entry.summary import describe_collecting
 from ding_lite.policy import Policy
 from ding_lite.utils.checkpoint.file import to_arrays
 from ding_lite.utils.directory_lock import lock_directory, unlock_directory
-from ding_lite.utils.ranks.collectives import allreduce_data
+from ding_lite.utils.ranks.collectives import allreduce_data, get_rank, get_world_size
 from ding_lite.utils.ranks.heartbeat import InterruptGuard, heartbeat, restoring_signals
 from ding_lite.utils.ranks.launch_environment import set_variables
-from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import ConfigError, UserError, load_extra
 from ding_lite.utils.seed import random_state, set_random_state
 from ding_lite.utils.tree import tree_map

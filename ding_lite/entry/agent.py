@@ -41,7 +41,7 @@ from ding_lite.policy import Policy
 from ding_lite.results.run import find_checkpoint, find_config
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.logger import Progress
-from ding_lite.utils.ranks.ranks import get_world_size
+from ding_lite.utils.ranks.collectives import get_world_size
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.seed import random_state, set_random_state
 from ding_lite.utils.tree import tree_leaves, tree_map

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ding_lite.utils.ranks.ranks import get_rank
+from ding_lite.utils.ranks.collectives import get_rank
 
 
 class WatchedRun(Protocol):

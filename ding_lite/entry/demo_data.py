@@ -31,9 +31,8 @@ from ding_lite.reward_model import next_obs
 from ding_lite.rl_utils.policy_gradient import first_episodes
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.key import get_key
-from ding_lite.utils.ranks.collectives import allreduce_data, broadcast_object_list, on_rank_0
+from ding_lite.utils.ranks.collectives import allreduce_data, broadcast_object_list, get_rank, get_world_size, on_rank_0
 from ding_lite.utils.ranks.heartbeat import heartbeat
-from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import EpisodeCollector, SampleCollector

@@ -20,9 +20,8 @@ from ding_lite.entry.summary import describe_collecting
 from ding_lite.entry.trackers import create_trackers
 from ding_lite.policy import Policy
 from ding_lite.torch_utils import NonFiniteError
-from ding_lite.utils.ranks.collectives import all_gather_object, allreduce_data
+from ding_lite.utils.ranks.collectives import all_gather_object, allreduce_data, get_rank, get_world_size
 from ding_lite.utils.ranks.heartbeat import InterruptGuard, cleaning_up
-from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import UserError
 from ding_lite.worker import Learner, ReplayBuffer
 

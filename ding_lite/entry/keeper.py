@@ -28,9 +28,8 @@ from ding_lite.utils.checkpoint.run_directory import (
     release_exp_dir,
 )
 from ding_lite.utils.checkpoint.store import CheckpointStore, Loaded, load_file
-from ding_lite.utils.ranks.collectives import all_gather_object, on_rank_0
+from ding_lite.utils.ranks.collectives import all_gather_object, get_rank, get_world_size, on_rank_0
 from ding_lite.utils.ranks.heartbeat import InterruptGuard, heartbeat
-from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.seed import random_state, set_random_state
 from ding_lite.utils.tree import tree_map

@@ -16,7 +16,7 @@ from ding_lite.entry.summary import summary_of
 from ding_lite.envs import EnvSpec
 from ding_lite.policy import Policy
 from ding_lite.utils.logger import COUNTS, ExperimentLogger, Progress
-from ding_lite.utils.ranks.ranks import get_rank, get_world_size
+from ding_lite.utils.ranks.collectives import get_rank, get_world_size
 from ding_lite.utils.registry import UserError
 
 STILL = "evaluation: no episode ends and no observation changes"

@@ -29,7 +29,7 @@ from ding_lite.entry.pipelines import refuse_actors, refuse_normalization
 from ding_lite.envs import check_env, create_vector_env, derive_seeds
 from ding_lite.policy import Policy
 from ding_lite.utils.key import declared_keys, get_key
-from ding_lite.utils.ranks.ranks import alone, get_rank, get_world_size
+from ding_lite.utils.ranks.collectives import alone, get_rank, get_world_size
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest
 from ding_lite.utils.schedule import find_schedules
 from ding_lite.utils.seed import random_state, set_random_state, set_seed

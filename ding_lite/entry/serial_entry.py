@@ -15,7 +15,7 @@ from ding_lite.entry.callbacks import Callback
 from ding_lite.entry.experiment import Experiment, Source, play
 from ding_lite.entry.setup import RunSetup, policy_process, prepare_run
 from ding_lite.policy import Policy
-from ding_lite.utils.ranks.ranks import get_rank
+from ding_lite.utils.ranks.collectives import get_rank
 
 
 def serial_pipeline(

@@ -17,10 +17,9 @@ from ding_lite.entry.setup import RunSetup, policy_process, prepare_run
 from ding_lite.envs import EnvSpec
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.policy import Policy
-from ding_lite.utils.ranks.collectives import allreduce_data, on_every_rank
+from ding_lite.utils.ranks.collectives import allreduce_data, get_rank, get_world_size, on_every_rank
 from ding_lite.utils.ranks.heartbeat import InterruptGuard
 from ding_lite.utils.ranks.meeting import describe_values
-from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.worker.offline.dataset import OfflineDataset, read_dataset
 from ding_lite.worker.offline.loader import OfflineLoader

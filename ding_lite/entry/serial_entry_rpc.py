@@ -34,9 +34,9 @@ from ding_lite.entry.summary import describe_collecting, describe_updates
 from ding_lite.envs import derive_seeds
 from ding_lite.policy import Policy
 from ding_lite.utils.key import declared_keys
+from ding_lite.utils.ranks.collectives import alone, get_rank, get_world_size
 from ding_lite.utils.ranks.heartbeat import InterruptGuard, heartbeat, waiting
 from ding_lite.utils.ranks.launch_environment import read_seconds
-from ding_lite.utils.ranks.ranks import alone, get_rank, get_world_size
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.utils.schedule import find_schedules
 from ding_lite.utils.tree import tree_leaves, tree_map

@@ -41,10 +41,9 @@ from ding_lite.torch_utils.cuda_graph import CudaGraphs
 from ding_lite.torch_utils.networks import is_small
 from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils.passwords import fill_in
-from ding_lite.utils.ranks.collectives import all_gather_object
+from ding_lite.utils.ranks.collectives import all_gather_object, get_local_world_size, get_rank, get_world_size
 from ding_lite.utils.ranks.launch_environment import LOCAL_RANK, usable_cores
 from ding_lite.utils.ranks.meeting import describe_values
-from ding_lite.utils.ranks.ranks import get_local_world_size, get_rank, get_world_size
 from ding_lite.utils.registry import (
     BUFFER_REGISTRY,
     MODEL_REGISTRY,

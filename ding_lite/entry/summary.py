@@ -14,8 +14,8 @@ from gymnasium import spaces
 from ding_lite.envs import EnvSpec
 from ding_lite.policy import Policy
 from ding_lite.torch_utils.networks import is_small
+from ding_lite.utils.ranks.collectives import get_world_size
 from ding_lite.utils.ranks.machine_group import describe_ranks
-from ding_lite.utils.ranks.ranks import get_world_size
 
 WIDTH = 79  # characters of a line of the summary; a path may be longer
 

@@ -27,7 +27,7 @@ from ding_lite.entry.reporter import RunReporter
 from ding_lite.results.run import RecordReader
 from ding_lite.utils.logger import COUNTS
 from ding_lite.utils.passwords import fill_in, hide_passwords
-from ding_lite.utils.ranks.ranks import get_rank
+from ding_lite.utils.ranks.collectives import get_rank
 from ding_lite.utils.registry import TRACKER_REGISTRY, ConfigError
 from ding_lite.utils.tree import dotted_items
 

@@ -18,8 +18,7 @@ from ding_lite.entry.pipelines import limits_for, load_pipeline, whole_limit
 from ding_lite.policy import Policy
 from ding_lite.results.run import Run, read_run
 from ding_lite.utils.checkpoint.run_directory import last_exp_dir, opened_exp_dirs
-from ding_lite.utils.ranks.collectives import all_gather_object
-from ding_lite.utils.ranks.ranks import get_world_size
+from ding_lite.utils.ranks.collectives import all_gather_object, get_world_size
 from ding_lite.utils.registry import ConfigError, closest
 
 

@@ -35,7 +35,7 @@ from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
 from ding_lite.torch_utils.switches import WeightAverage, frozen, set_training
 from ding_lite.torch_utils.target_network import TargetNetwork
 from ding_lite.utils.key import declared_keys, default_values
-from ding_lite.utils.ranks.ranks import get_local_rank, get_world_size
+from ding_lite.utils.ranks.collectives import get_local_rank, get_world_size
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 from ding_lite.utils.schedule import Schedules
 from ding_lite.utils.tree import tree_leaves, tree_map

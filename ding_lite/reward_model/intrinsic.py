@@ -25,7 +25,7 @@ from ding_lite.reward_model.base import RewardModel, next_obs
 from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.key import Key
-from ding_lite.utils.ranks.ranks import get_rank, get_world_size
+from ding_lite.utils.ranks.collectives import get_rank, get_world_size
 from ding_lite.utils.registry import REWARD_MODEL_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_leaves, tree_map
 

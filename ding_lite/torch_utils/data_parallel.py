@@ -16,10 +16,9 @@ from torch.distributed.algorithms.ddp_comm_hooks import DDPCommHookType, registe
 from torch.nn.parallel import DistributedDataParallel
 
 from ding_lite.torch_utils.optimizer import Loss
-from ding_lite.utils.ranks.collectives import await_gpu
+from ding_lite.utils.ranks.collectives import await_gpu, get_world_size
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.ranks.heartbeat import waiting
-from ding_lite.utils.ranks.ranks import get_world_size
 from ding_lite.utils.registry import ConfigError
 
 COMM_HOOKS = {"fp16": "FP16_COMPRESS", "bf16": "BF16_COMPRESS", "powersgd": "POWER_SGD"}  # torch's names

@@ -12,8 +12,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from ding_lite.torch_utils.running_stat import joined_moments
-from ding_lite.utils.ranks.collectives import allreduce_data
-from ding_lite.utils.ranks.ranks import get_rank, get_world_size
+from ding_lite.utils.ranks.collectives import allreduce_data, get_rank, get_world_size
 from ding_lite.utils.tree import tree_leaves, tree_map
 
 

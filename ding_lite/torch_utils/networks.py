@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ding_lite.torch_utils.running_stat import RunningMeanStd
-from ding_lite.utils.ranks.collectives import all_gather_object, allreduce_data, broadcast_module
-from ding_lite.utils.ranks.ranks import get_world_size
+from ding_lite.utils.ranks.collectives import all_gather_object, allreduce_data, broadcast_module, get_world_size
 from ding_lite.utils.registry import UserError
 
 SMALL = 100_000  # parameters; below, several threads take longer than one, above all on a busy machine

@@ -8,8 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ding_lite.utils.checkpoint.file import CheckpointError, save_checkpoint
-from ding_lite.utils.ranks.collectives import all_gather_object
-from ding_lite.utils.ranks.ranks import get_rank, get_world_size
+from ding_lite.utils.ranks.collectives import all_gather_object, get_rank, get_world_size
 from ding_lite.utils.registry import UserError
 from ding_lite.utils.tree import dotted_items, tree_map
 

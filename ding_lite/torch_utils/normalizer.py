@@ -18,7 +18,7 @@ from gymnasium.spaces import Box, Dict
 from torch import Tensor, nn
 
 from ding_lite.torch_utils.running_stat import RunningMeanStd
-from ding_lite.utils.ranks.ranks import alone
+from ding_lite.utils.ranks.collectives import alone
 
 CLIP = 10.0  # largest absolute value of a normalised observation, and by default of a reward
 OBS_KEYS = ("obs", "next_obs", "last_obs", "final_obs")  # keys of blocks and batches that hold observations

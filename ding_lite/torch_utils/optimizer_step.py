@@ -20,8 +20,8 @@ from ding_lite.torch_utils.cuda_graph import CudaGraphs, capturable
 from ding_lite.torch_utils.data_parallel import OverlappedLoss, choose_overlap, uses_ddp
 from ding_lite.torch_utils.nonfinite import diagnose
 from ding_lite.torch_utils.optimizer import Loss, Trained, create_optimizer, load_moments
+from ding_lite.utils.ranks.collectives import get_rank
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
-from ding_lite.utils.ranks.ranks import get_rank
 from ding_lite.utils.registry import UserError
 
 ALONE = "model"  # the name of a policy's only optimizer

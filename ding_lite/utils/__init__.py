@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from ding_lite.utils.ranks.collectives import allreduce_data as allreduce_data
     from ding_lite.utils.ranks.collectives import broadcast_module as broadcast_module
     from ding_lite.utils.ranks.collectives import broadcast_object_list as broadcast_object_list
+    from ding_lite.utils.ranks.collectives import get_local_rank as get_local_rank
+    from ding_lite.utils.ranks.collectives import get_rank as get_rank
+    from ding_lite.utils.ranks.collectives import get_world_size as get_world_size
+    from ding_lite.utils.ranks.collectives import to_ddp_config as to_ddp_config
     from ding_lite.utils.ranks.context import DDPContext as DDPContext
     from ding_lite.utils.ranks.flat_parameters import FlatParameters as FlatParameters
     from ding_lite.utils.ranks.heartbeat import InterruptGuard as InterruptGuard
     from ding_lite.utils.ranks.heartbeat import heartbeat as heartbeat
-    from ding_lite.utils.ranks.ranks import get_local_rank as get_local_rank
-    from ding_lite.utils.ranks.ranks import get_rank as get_rank
-    from ding_lite.utils.ranks.ranks import get_world_size as get_world_size
-    from ding_lite.utils.ranks.ranks import to_ddp_config as to_ddp_config
     from ding_lite.utils.registry import BUFFER_REGISTRY as BUFFER_REGISTRY
     from ding_lite.utils.registry import ENCODER_REGISTRY as ENCODER_REGISTRY
     from ding_lite.utils.registry import ENV_REGISTRY as ENV_REGISTRY

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from ding_lite.torch_utils.networks import check_ranks
 from ding_lite.torch_utils.nonfinite import NonFiniteError
 from ding_lite.torch_utils.running_stat import RunningMeans
+from ding_lite.utils.ranks.collectives import get_world_size
 from ding_lite.utils.ranks.heartbeat import heartbeat
-from ding_lite.utils.ranks.ranks import get_world_size
 
 if TYPE_CHECKING:
     from ding_lite.policy import Policy

@@ -135,8 +135,8 @@ def worker(args: argparse.Namespace) -> None:
     """One rank."""
     import torch
 
+    from ding_lite.utils.ranks.collectives import get_rank
     from ding_lite.utils.ranks.context import DDPContext
-    from ding_lite.utils.ranks.ranks import get_rank
 
     torch.set_num_threads(1)
     with DDPContext():

@@ -223,8 +223,8 @@ def gaps(step: Step) -> list[float]:
 
 def run_rank(folder: Path) -> None:
     """Carry out the cases of a plan; rank 0 asks for links and writes the seconds of each."""
+    from ding_lite.utils.ranks.collectives import get_rank
     from ding_lite.utils.ranks.context import DDPContext
-    from ding_lite.utils.ranks.ranks import get_rank
 
     torch.set_num_threads(1)
     plan = json.loads((folder / "plan").read_text())

@@ -23,9 +23,9 @@ from torch import nn
 
 from ding_lite.model import DQN
 from ding_lite.utils.ranks import machine_group as groups
+from ding_lite.utils.ranks.collectives import get_rank
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
-from ding_lite.utils.ranks.ranks import get_rank
 from tests.distributed.launcher import clean_environment
 from tests.survival.machines import ENCLOSE, PORT, build, obstacle
 

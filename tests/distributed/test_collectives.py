@@ -19,11 +19,10 @@ import torch.distributed as dist
 from torch import nn
 
 from ding_lite.utils.ranks import machine_group as groups
-from ding_lite.utils.ranks.collectives import allreduce_data, broadcast_module, broadcast_object_list
+from ding_lite.utils.ranks.collectives import allreduce_data, broadcast_module, broadcast_object_list, get_rank
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.ranks.machine_group import machine_group
-from ding_lite.utils.ranks.ranks import get_rank
 from ding_lite.utils.registry import ConfigError
 from tests.distributed.launcher import free_port, launch, run_forked, run_ranks, say
 from tests.distributed.on_ranks import call_on_ranks

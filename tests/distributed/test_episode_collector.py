@@ -7,8 +7,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from ding_lite.utils.ranks.collectives import get_rank
 from ding_lite.utils.ranks.machine_group import machine_group
-from ding_lite.utils.ranks.ranks import get_rank
 from ding_lite.worker import EpisodeCollector
 from tests.distributed.on_ranks import call_on_ranks
 from tests.worker.games import REWARD, Acting, CountingGame, game_env

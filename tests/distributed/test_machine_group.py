@@ -24,12 +24,17 @@ from torch import nn
 
 from ding_lite.utils.ranks import machine_group as groups
 from ding_lite.utils.ranks import meeting
-from ding_lite.utils.ranks.collectives import all_gather_object, allreduce_data, broadcast_object_list
+from ding_lite.utils.ranks.collectives import (
+    all_gather_object,
+    allreduce_data,
+    broadcast_object_list,
+    get_rank,
+    get_world_size,
+)
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.ranks.heartbeat import InterruptGuard
 from ding_lite.utils.ranks.machine_group import SLOT, describe_ranks, machine_group
-from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from tests.distributed.launcher import finish, free_port, run_ranks, say, start, start_forked
 from tests.distributed.on_ranks import call_on_ranks
 

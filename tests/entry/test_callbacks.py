@@ -14,7 +14,7 @@ from ding_lite.entry import Callback, serial_pipeline
 from ding_lite.entry.callbacks import WatchedRun
 from ding_lite.utils import UserError
 from ding_lite.utils.checkpoint.run_directory import last_exp_dir
-from ding_lite.utils.ranks.ranks import get_rank
+from ding_lite.utils.ranks.collectives import get_rank
 from tests.distributed.on_ranks import call_on_ranks
 from tests.entry.helpers import SHORT, last_checkpoint, metrics, pair, result, run
 from tests.policy.helpers import parameter_hash

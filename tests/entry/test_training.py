@@ -16,7 +16,7 @@ from ding_lite.config import compile_config, replace_values
 from ding_lite.entry import Callback
 from ding_lite.utils import ConfigError
 from ding_lite.utils.logger import ExperimentLogger
-from ding_lite.utils.ranks.ranks import get_rank
+from ding_lite.utils.ranks.collectives import get_rank
 from tests.distributed.on_ranks import call_on_ranks
 from tests.entry.helpers import CONFIG, Interrupts, metrics, pair, run
 from tests.policy.helpers import parameter_hash

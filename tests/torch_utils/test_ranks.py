@@ -16,10 +16,9 @@ import torch
 from torch import Tensor
 
 from ding_lite.torch_utils import RunningMeanStd, minibatches, normalize_parts, rank_sizes
-from ding_lite.utils.ranks.collectives import all_gather_object
+from ding_lite.utils.ranks.collectives import all_gather_object, get_rank, get_world_size
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.machine_group import machine_group
-from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from tests.distributed.launcher import run_ranks
 
 SIZES = (7, 12, 4)

@@ -20,8 +20,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ding_lite.utils.checkpoint.file import CheckpointError, read_checkpoint, save_checkpoint
-from ding_lite.utils.ranks.collectives import all_gather_object, on_every_rank, on_rank_0
-from ding_lite.utils.ranks.ranks import get_rank, get_world_size
+from ding_lite.utils.ranks.collectives import all_gather_object, get_rank, get_world_size, on_every_rank, on_rank_0
 
 FILE = re.compile(
     r"((?P<name>iteration_[0-9]+(_[0-9]+)?)(?P<part>\.rank_[0-9]+)?|ckpt_last|ckpt_best)\.pth\.tar(?P<unfinished>\.tmp)?"

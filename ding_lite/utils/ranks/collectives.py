@@ -1,24 +1,29 @@
-"""The collectives that training needs. With one process, each of them returns its input at little cost."""
+"""The rank of this process, and the collectives that training needs; one process needs no group and pays little."""
 
 from __future__ import annotations
 
+import copy
 import numbers
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
 import torch.distributed as dist
+from easydict import EasyDict
 from torch import Tensor, nn
 
 from ding_lite.utils.ranks.heartbeat import waiting
+from ding_lite.utils.ranks.launch_environment import read_launch
 from ding_lite.utils.ranks.machine_group import SLOT, machine_group
-from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.utils.registry import UserError
 
 POLL = 0.005  # seconds between two looks at whether the other ranks have come
 Value = TypeVar("Value")
+_alone = 0  # number of nested `alone` contexts
 
 
 def allreduce_data(data: Any, op: Literal["sum", "mean"] = "sum") -> Any:
@@ -169,3 +174,46 @@ def _attempt(function: Callable[[], Any]) -> list[Any]:
         return [function(), None]
     except (UserError, SystemExit) as error:
         return [None, error]
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Return a context manager in which this process counts as the only one, so that no call in it is a collective.
+
+    Use it for work that each rank does at its own pace, and in a forked child, which must not use the inherited group.
+    """
+    global _alone
+    _alone += 1
+    try:
+        yield
+    finally:
+        _alone -= 1
+
+
+def get_rank() -> int:
+    """Return this process's global rank, 0 without a group."""
+    return dist.get_rank() if dist.is_initialized() and not _alone else 0
+
+
+def get_world_size() -> int:
+    """Return the number of processes, 1 without a group."""
+    return dist.get_world_size() if dist.is_initialized() and not _alone else 1
+
+
+def get_local_rank() -> int:
+    """Return this process's rank on its machine, 0 without a group."""
+    launch = read_launch() if dist.is_initialized() else None
+    return launch.local_rank if launch else int(os.environ.get("LOCAL_RANK") or 0)
+
+
+def get_local_world_size() -> int:
+    """Return the number of processes on this machine, 1 without a group."""
+    launch = read_launch() if dist.is_initialized() else None
+    return launch.local_world_size if launch else 1
+
+
+def to_ddp_config(cfg: dict[str, Any]) -> EasyDict:
+    """Return a copy of a single-process `main_config` with `policy.divide=True`: all ranks share its sizes."""
+    new = EasyDict(copy.deepcopy(dict(cfg)))
+    new.policy = EasyDict(new.get("policy", {}), divide=True)
+    return new

@@ -25,6 +25,7 @@ import torch.distributed as dist
 # its exit.
 import torch.distributed.nn.functional
 
+from ding_lite.utils.ranks.collectives import get_rank, get_world_size
 from ding_lite.utils.ranks.heartbeat import INTERRUPTED, waiting
 from ding_lite.utils.ranks.launch_environment import Launch, read_launch, read_seconds, record_cause, set_variables
 from ding_lite.utils.ranks.machine_group import leave_machine_group, watch_machine_group
@@ -38,7 +39,6 @@ from ding_lite.utils.ranks.meeting import (
     meet,
     show_place,
 )
-from ding_lite.utils.ranks.ranks import get_rank, get_world_size
 from ding_lite.utils.ranks.watchdog import LAST_WORD, Watchdog, first_reports
 from ding_lite.utils.registry import UserError
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from ding_lite.utils.ranks.collectives import get_world_size
 from ding_lite.utils.ranks.gradient_mean import GradientMean
-from ding_lite.utils.ranks.ranks import get_world_size
 
 ALIGN_BYTES = 64  # every parameter starts at a multiple of this in the flat tensor, for vectorised kernels
 

@@ -13,11 +13,17 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ding_lite.utils.ranks.collectives import allreduce_data
+from ding_lite.utils.ranks.collectives import (
+    allreduce_data,
+    get_local_rank,
+    get_local_world_size,
+    get_rank,
+    get_world_size,
+    to_ddp_config,
+)
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.flat_parameters import ALIGN_BYTES, FlatParameters
 from ding_lite.utils.ranks.launch_environment import Launch, read_launch
-from ding_lite.utils.ranks.ranks import get_local_rank, get_local_world_size, get_rank, get_world_size, to_ddp_config
 from tests.distributed.launcher import LAUNCH_VARIABLES
 
 
