@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from ding_lite.utils.registry import UserError
 from tests.cli.commands import call
 from tests.distributed.launcher import finish, start_forked
 from tests.entry.helpers import CONFIG
+from tests.survival.common import wait_until
 
 RATE = "policy.learn.learning_rate=1e-4..1e-2:log"
 
@@ -40,11 +40,8 @@ def test_of_two_processes_one_is_killed_and_the_other_continues_its_trial(tmp_pa
     command = ["-c", f"{hasty}; main()", "sweep", "-c", str(CONFIG), RATE, "policy.learn.batch_size=8,16"]
     command += ["--trials", "2", "-o", "mine", "max_env_step=800", "policy.eval.evaluator.eval_freq=50"]
     killed, other = start_forked(command), start_forked(command)
-    deadline = time.monotonic() + 300
-    while len(list(tmp_path.glob("mine/trial_*/metrics.jsonl"))) < 2:  # each has one of the two trials
-        assert time.monotonic() < deadline
-        assert killed.poll() is None, killed.communicate()
-        time.sleep(0.1)
+    # each has one of the two trials
+    wait_until(lambda: len(list(tmp_path.glob("mine/trial_*/metrics.jsonl"))) == 2, killed, 300)
     killed.send_signal(signal.SIGKILL)
     finish(killed, timeout=60)
     done = finish(other, timeout=300)

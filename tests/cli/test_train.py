@@ -16,6 +16,7 @@ from ding_lite.cli.running import rename_for_seed
 from tests.cli.commands import mistake
 from tests.distributed.launcher import finish, free_port, run_forked, start, start_forked
 from tests.entry.helpers import CONFIG, SHORT, result
+from tests.survival.common import wait_until
 
 QUICK = [*SHORT[1:], "env.stop_value=None"]
 
@@ -98,10 +99,7 @@ def test_a_run_whose_name_is_a_pattern_of_file_names_is_found_again(tmp_path: Pa
 def test_a_signal_lets_each_run_save_and_starts_no_other_and_all_go_on_together(tmp_path: Path) -> None:
     words = ["-s", "0", "1", "2", "--jobs", "2", *QUICK, "exp_name=run"]
     process = start_forked(["-m", "ding_lite", "train", "-c", str(CONFIG), *words])
-    deadline = time.monotonic() + 240
-    while not all(list(tmp_path.glob(f"run_seed{seed}/metrics.jsonl")) for seed in (0, 1)):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    wait_until(lambda: len(list(tmp_path.glob("run_seed*/metrics.jsonl"))) == 2, process, 240)
     time.sleep(1.0)
     process.send_signal(signal.SIGINT)
     done = finish(process, timeout=240)
@@ -140,10 +138,7 @@ os.environ["waits"] = "the runs inherit it"
 """
     mine.write_text(CONFIG.read_text() + wait)
     process = start_forked(["-m", "ding_lite", "train", "-c", str(mine), "-s", "0", "1", *QUICK, "exp_name=run"])
-    deadline = time.monotonic() + 240
-    while not (tmp_path / "begun").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    wait_until((tmp_path / "begun").exists, process, 240)
     process.send_signal(signal.SIGTERM)
     done = finish(process, timeout=240)
     assert done.returncode == 128 + signal.SIGTERM

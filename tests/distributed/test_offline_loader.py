@@ -17,6 +17,7 @@ from ding_lite.utils import DDPContext, InterruptGuard
 from ding_lite.worker import OfflineDataset, OfflineLoader
 from tests.distributed.launcher import finish, say, start_forked
 from tests.distributed.on_ranks import call_on_ranks
+from tests.survival.common import wait_until
 
 ME = "tests.distributed.test_offline_loader"
 SIZES = (100, 101)
@@ -79,11 +80,8 @@ def test_every_epoch_the_ranks_see_the_whole_set_and_nothing_twice(seen: Any, si
     assert seen[0][str(size)][0] != seen[0][str(size)][1] != seen[0][str(size)][2]
 
 
-def gone(pids: list[int], seconds: float = 10.0) -> bool:
-    end = time.monotonic() + seconds
-    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < end:
-        time.sleep(0.05)
-    return not any(Path(f"/proc/{pid}").exists() for pid in pids)
+def wait_for_the_end(pids: list[int], seconds: float = 10.0) -> None:
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), None, seconds)
 
 
 def test_no_worker_is_left_however_training_ends() -> None:
@@ -94,7 +92,7 @@ def test_no_worker_is_left_however_training_ends() -> None:
         workers[name] = [int(pid) for pid in run.stdout.readline().split()[1:]]
         assert len(workers[name]) == 2
     runs["killed"].send_signal(signal.SIGKILL)
-    assert gone(workers["killed"], 3.0)  # at once, not when torch's workers look, every five seconds
+    wait_for_the_end(workers["killed"], 3.0)  # at once, not when torch's workers look, every five seconds
     os.killpg(runs["interrupted"].pid, signal.SIGTERM)  # as a cluster does: workers get it too
     results = {name: finish(run, timeout=60) for name, run in runs.items()}
     assert {name: result.returncode for name, result in results.items()} == {
@@ -106,7 +104,7 @@ def test_no_worker_is_left_however_training_ends() -> None:
     assert results["interrupted"].stdout == "interrupted, and still loading\n"
     assert results["ends"].stderr == ""
     for name in endings:
-        assert gone(workers[name]), name
+        wait_for_the_end(workers[name])
 
 
 if __name__ == "__main__":

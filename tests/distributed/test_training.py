@@ -22,6 +22,7 @@ from tests.distributed.launcher import ROOT, finish, free_port, run_ranks, start
 from tests.distributed.on_ranks import call_on_ranks
 from tests.entry.helpers import last_checkpoint, metrics, result
 from tests.policy.helpers import parameter_hash
+from tests.survival.common import wait_until
 
 CARTPOLE = ROOT / "dizoo" / "classic_control" / "cartpole" / "config" / "cartpole_dqn_config.py"
 PONG = ROOT / "dizoo" / "atari" / "pong_dqn_ddp_config.py"
@@ -199,11 +200,8 @@ def test_ctrl_c_ends_the_job_cleanly_with_a_checkpoint(tmp_path: Path, launcher:
     assert last_checkpoint(tmp_path / "run")["collector"]["envstep"] == told["envstep"] > 0
 
 
-def wait_for(path: Path, words: str, timeout: float = 90) -> None:
-    deadline = time.time() + timeout
-    while not (path.exists() and words in path.read_text()):
-        assert time.time() < deadline, f"{path} never told of {words}"
-        time.sleep(0.05)
+def wait_for(path: Path, words: str) -> None:
+    wait_until(lambda: path.exists() and words in path.read_text())
 
 
 # -- the main job -----------------------------------------------------------------------------------------------------

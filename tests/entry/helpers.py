@@ -16,6 +16,7 @@ from ding_lite.policy import Policy
 from ding_lite.utils import load_checkpoint
 from dizoo.classic_control.cartpole.config.cartpole_dqn_config import create_config, main_config
 from tests.distributed.launcher import ROOT
+from tests.survival.common import RATES
 
 CONFIG = ROOT / "dizoo" / "classic_control" / "cartpole" / "config" / "cartpole_dqn_config.py"
 STEPS = 320  # env steps: 40 collects, about 160 iterations
@@ -38,6 +39,11 @@ def result(folder: Path) -> dict[str, Any]:
 
 def metrics(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def curves(folder: Path) -> list[dict[str, Any]]:
+    """Return the lines of metrics.jsonl without what differs between two equal runs."""
+    return [{key: value for key, value in line.items() if key not in RATES} for line in metrics(folder)]
 
 
 def last_checkpoint(folder: Path) -> dict[str, Any]:

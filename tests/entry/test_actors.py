@@ -25,8 +25,9 @@ from ding_lite.utils import ConfigError, UserError
 from dizoo.classic_control.cartpole.config import cartpole_a2c_config, cartpole_pg_config
 from dizoo.classic_control.pendulum.config import pendulum_sac_config
 from tests.distributed.launcher import run_ranks
-from tests.entry.helpers import CONFIG, metrics, pair, result
-from tests.entry.test_resume import PAIRS, SHORT, assert_same, last_state
+from tests.entry.helpers import CONFIG, curves, pair, result
+from tests.entry.test_resume import PAIRS, SHORT, last_state
+from tests.survival.common import differences
 from tests.worker.replay.history import History
 
 pytest.importorskip("ray")
@@ -40,7 +41,6 @@ REFUSED: dict[str, Any] = {
     for name, config in (("a2c", cartpole_a2c_config), ("pg", cartpole_pg_config))
 }
 ALGORITHMS["sac"] = (pendulum_sac_config, serial_pipeline, SAC)
-TIMES = ("seconds", "time", "collect/env_step_per_second", "actors/lag", "actors/env_step_per_second")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -83,8 +83,10 @@ def whole_state(folder: Path, actor: bool = False) -> dict[str, Any]:
 def test_one_actor_without_lag_is_the_run_without_actors(name: str) -> None:
     alone = train(name, "alone")
     apart = train(name, "apart", "policy.collect.actors=1", "policy.collect.max_lag=0")
-    assert_same(whole_state(alone), whole_state(apart, actor=True))
-    rows = [[{k: v for k, v in row.items() if k not in TIMES} for row in metrics(f)] for f in (alone, apart)]
+    assert not differences(whole_state(alone), whole_state(apart, actor=True))
+    rows = [
+        [{k: v for k, v in row.items() if not k.startswith("actors/")} for row in curves(f)] for f in (alone, apart)
+    ]
     assert rows[0] == rows[1]
 
 
@@ -129,7 +131,7 @@ def test_the_blocks_of_several_actors_are_the_block_of_all_their_environments() 
                 "final_index": place_K[mine_K],
             }
         )
-    assert_same(dict(sorted(whole.items())), dict(sorted(join_blocks(parts).items())))
+    assert not differences(dict(sorted(whole.items())), dict(sorted(join_blocks(parts).items())))
 
 
 RESUME = ("exp_name=parts", "policy.learn.resume_training=True")
@@ -142,7 +144,7 @@ def test_a_resumed_run_with_one_actor_equals_the_whole_run(name: str) -> None:
     whole = train(name, "whole", *words)
     train(name, "parts", *words, max_env_step=128)
     time.sleep(1.0)  # or TensorBoard gives the next file the same name
-    assert_same(whole_state(whole, True), whole_state(train(name, "parts", *words, *RESUME), True))
+    assert not differences(whole_state(whole, True), whole_state(train(name, "parts", *words, *RESUME), True))
 
 
 def played(folder: Path) -> Iterator[dict[str, torch.Tensor]]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from ding_lite.entry.dealing import deal
 from ding_lite.envs import create_vector_env
@@ -22,6 +21,7 @@ from tests.distributed import parity
 from tests.distributed.launcher import run_forked
 from tests.distributed.test_parity import CASES, PROBLEMS
 from tests.entry.helpers import CONFIG
+from tests.survival.common import differences
 
 POLICIES = [
     case for case in CASES if POLICY_REGISTRY.find(str(case.values[0]).partition("-")[0]).learns_from != "dataset"
@@ -47,16 +47,6 @@ def dealt(states: Sequence[dict[str, Any] | None], ranks: int, name: str = "iter
     return [deal(states, rank, ranks, 6, None, 0, name) for rank in range(ranks)]
 
 
-def same(left: Any, right: Any) -> bool:
-    if isinstance(left, torch.Tensor):
-        return torch.equal(left, right)
-    if isinstance(left, dict):
-        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
-    if isinstance(left, list | tuple):
-        return len(left) == len(right) and all(map(same, left, right))
-    return left == right
-
-
 @pytest.mark.parametrize("case", POLICIES)
 def test_episodes_and_memories_come_back_from_other_numbers_of_ranks(case: str) -> None:
     whole = play(case)
@@ -64,7 +54,7 @@ def test_episodes_and_memories_come_back_from_other_numbers_of_ranks(case: str) 
     for ranks, num_envs in ((2, [3, 3]), (4, [2, 2, 1, 1]), (3, [2, 2, 2]), (1, [6])):
         states = dealt(states, ranks)
         assert [len(state["collector"]["env"]["seed"]) for state in states] == num_envs
-    assert same(states[0], whole)
+    assert not differences(states[0], whole)
 
 
 def test_a_run_without_environments_is_dealt_too() -> None:
@@ -97,7 +87,7 @@ def test_environments_of_lost_parts_begin_anew_with_the_replay_of_others() -> No
     assert (new["length"] == -1).tolist() == [False, False, True, True, False, False]
     assert len({*new["seed"].tolist(), *old["seed"].tolist()}) == 8
     for n in (0, 1, 4, 5):
-        assert same([old[key][n] for key in ("seed", "actions")], [new[key][n] for key in ("seed", "actions")])
+        assert not differences(*([part[key][n] for key in ("seed", "actions")] for part in (old, new)))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import re
 import signal
 import sys
 import textwrap
-import time
 import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,6 +26,7 @@ from ding_lite.utils import UserError, allreduce_data, get_rank, get_world_size
 from ding_lite.utils.ranks.launch_environment import record_cause
 from tests.distributed.launcher import Forked, finish, start_forked
 from tests.entry.helpers import CONFIG, SHORT, pair, result
+from tests.survival.common import wait_until
 
 # What the ranks run.
 
@@ -191,25 +191,18 @@ def test_functions_of_a_script_are_found_and_one_without_a_guard_ends_in_one_lin
 
 def test_ctrl_c_and_the_callers_death_leave_no_process(tmp_path: Path) -> None:
     path = script(tmp_path, "waits.py", 'if __name__ == "__main__":\n    main()\n')
-    processes, pids = [], []
+    processes = []
     for name, size in (("interrupted", 2), ("killed", 1)):
         (tmp_path / name).mkdir()
         processes.append(start_forked([path, str(tmp_path / name), str(size)]))
-    for name, size in (("interrupted", 2), ("killed", 1)):
-        deadline = time.time() + 150
-        while len(files := list((tmp_path / name).iterdir())) < size:
-            assert time.time() < deadline
-            time.sleep(0.05)
-        pids += [int(file.suffix[1:]) for file in files]
+    wait_until(lambda: len(list(tmp_path.glob("*/*.*"))) == 3, processes[0], 150)
+    pids = [int(path.suffix[1:]) for path in tmp_path.glob("*/*.*")]
     interrupted, killed = processes
     interrupted.send_signal(signal.SIGINT)
     killed.send_signal(signal.SIGKILL)
     out, _ = interrupted.communicate(timeout=150)
     assert (interrupted.returncode, out) == (0, "interrupted\n")
-    deadline = time.time() + 10
-    while alive := [pid for pid in pids if is_running(pid)]:
-        assert time.time() < deadline, alive
-        time.sleep(0.05)
+    wait_until(lambda: not any(map(is_running, pids)), None, 10)
     for process in processes:
         finish(process, timeout=10)
 

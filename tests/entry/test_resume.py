@@ -26,7 +26,8 @@ from ding_lite.results.run import read_run
 from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint
 from ding_lite.utils.checkpoint import run_directory
 from dizoo.classic_control.cartpole.config import cartpole_dqn_config, cartpole_ppo_config, cartpole_r2d2_config
-from tests.entry.helpers import Interrupts, last_checkpoint, metrics, result
+from tests.entry.helpers import Interrupts, curves, last_checkpoint, metrics, result
+from tests.survival.common import differences
 
 SHORT = {
     "dqn": [
@@ -56,7 +57,6 @@ PAIRS = {
 }
 STEPS = 256  # env steps
 PAUSE = 1.0  # seconds between a run's end and its resumption
-RATES = ("seconds", "time", "collect/env_step_per_second")  # what differs between two equal runs
 
 
 def schedule(key: str, start: float, end: float, over: int, by: str) -> str:
@@ -104,27 +104,6 @@ def last_state(folder: str) -> dict[str, Any]:
     return {"global": {key: value for key, value in state.items() if key != "record"}, "local": own}
 
 
-def assert_same(first: Any, second: Any, path: str = "") -> None:
-    assert type(first) is type(second), path
-    if isinstance(first, dict):
-        assert first.keys() == second.keys(), path
-        for key in first:
-            assert_same(first[key], second[key], f"{path}/{key}")
-    elif isinstance(first, (list, tuple)):
-        assert len(first) == len(second), path
-        for index, pair in enumerate(zip(first, second, strict=True)):
-            assert_same(*pair, f"{path}/{index}")
-    elif isinstance(first, torch.Tensor):
-        assert first.dtype == second.dtype, path
-        assert torch.equal(first, second), path
-    else:
-        assert first == second, path
-
-
-def curves(folder: str) -> list[dict[str, Any]]:
-    return [{key: value for key, value in line.items() if key not in RATES} for line in metrics(Path(folder))]
-
-
 def slow(*values: Any) -> Any:
     """Return a case that `make test-all` runs."""
     return pytest.param(*values, marks=pytest.mark.slow)
@@ -140,11 +119,11 @@ def test_a_run_stopped_by_a_limit_and_resumed_equals_the_whole_run(kind: str) ->
     train(kind, "parts", steps=STEPS // 2)
     assert result(Path("parts"))["envstep"] == STEPS // 2
     train(kind, "parts", "policy.learn.resume_training=True")
-    assert_same(last_state("whole"), last_state("parts"))
+    assert not differences(last_state("whole"), last_state("parts"))
     if kind == "normalised dqn":
         assert last_state("whole")["global"]["policy"]["normalizer"]["obs.count"] == STEPS
     changes = [line for line in Path("parts/log/log.txt").read_text().splitlines() if "changed:" in line]
-    assert [line.partition("changed: ")[2] for line in changes] == [f"max_env_step={STEPS} ({STEPS // 2} before)"]
+    assert [line.partition("changed: ")[2] for line in changes] == [f"max_env_step={STEPS} ({STEPS // 2} at the start)"]
 
 
 class FailAtCheckpoint(Callback):
@@ -160,7 +139,7 @@ def test_the_first_checkpoint_is_that_of_iteration_0_and_a_run_goes_on_from_it(k
         train(kind, "parts", saving, callbacks=[FailAtCheckpoint()])
     assert {path.name.partition(".")[0] for path in Path("parts/ckpt").iterdir()} == {"ckpt_last", "iteration_0"}
     train(kind, "parts", saving, "policy.learn.resume_training=True")
-    assert_same(last_state("whole"), last_state("parts"))
+    assert not differences(last_state("whole"), last_state("parts"))
 
 
 def test_a_run_whose_replay_buffer_does_not_fit_is_refused_and_loses_nothing() -> None:
@@ -210,11 +189,11 @@ def test_an_interrupted_run_goes_on_in_its_directory_as_if_nothing_had_been(
     told = result(Path("parts"))
     assert (told["stop_reason"], told["signal"]) == ("interrupted", signal.SIGUSR1)
     train(kind, "parts", *words, "policy.learn.resume_training=True", env_setting=interrupting(-1))
-    assert_same(last_state(whole(kind)), last_state("parts"))
-    assert curves("parts") == curves(whole(kind))
+    assert not differences(last_state(whole(kind)), last_state("parts"))
+    assert curves(Path("parts")) == curves(Path(whole(kind)))
     told = result(Path("parts"))
     assert (told["stop_reason"], told["signal"], told["envstep"]) == ("max_env_step", 0, STEPS)
-    rates = [line["train/learning_rate"] for line in curves("parts") if "train/learning_rate" in line]
+    rates = [line["train/learning_rate"] for line in curves(Path("parts")) if "train/learning_rate" in line]
     assert sorted(rates, reverse=True) == rates
     assert kind not in SCHEDULED or rates[0] > 3 * rates[-1] > 5e-5
 
@@ -237,8 +216,8 @@ def test_an_interrupted_evaluation_is_played_again_when_the_run_goes_on(kind: st
     assert end.value.code == 128 + signal.SIGTERM
     assert result(Path("parts"))["stop_reason"] == "interrupted"
     train_and_signal("parts", -1, "policy.learn.resume_training=True")
-    assert_same(*(last_checkpoint(Path(name))["policy"]["model"] for name in ("whole", "parts")))
-    assert curves("parts") == curves("whole")
+    assert not differences(*(last_checkpoint(Path(name))["policy"]["model"] for name in ("whole", "parts")))
+    assert curves(Path("parts")) == curves(Path("whole"))
     assert result(Path("parts"))["stop_reason"] == "max_env_step"
 
 
@@ -307,10 +286,10 @@ def test_what_was_logged_after_the_checkpoint_is_dropped() -> None:
     newest = max(int(path.name.split("_")[1].split(".")[0]) for path in folder.glob("iteration_*.rank_0.pth.tar"))
     with open(folder / f"iteration_{newest}.pth.tar", "r+b") as file:
         file.truncate(1000)
-    before = curves("cut")
+    before = curves(Path("cut"))
     train("ppo", "cut", "policy.learn.resume_training=True")
-    assert_same(last_state("whole"), last_state("cut"))
-    assert curves("cut") == curves("whole")
+    assert not differences(last_state("whole"), last_state("cut"))
+    assert curves(Path("cut")) == curves(Path("whole"))
     assert any(line["train_iter"] > newest - SAVES["ppo"] for line in before)  # there was something to drop
 
 

@@ -26,7 +26,7 @@ from ding_lite.utils import ConfigError
 from ding_lite.utils.tree import tree_leaves
 from tests.distributed.launcher import ROOT, find_marked, finish, say, start
 from tests.policy.helpers import parameter_hash
-from tests.survival.common import abandoned_memory, memory_left_since
+from tests.survival.common import abandoned_memory, memory_left_since, wait_until
 
 CONFIGS = ROOT / "dizoo" / "classic_control" / "cartpole" / "config"
 SIZES = ["env.collector_env_num=2", "policy.collect.n_sample=16", "policy.learn.batch_size=8"]
@@ -272,10 +272,7 @@ def test_environments_and_workers_end_with_the_iteration(num_workers: int) -> No
     assert nurseries
     del loader
     assert children(os.getpid()) == before
-    deadline = time.monotonic() + 10
-    while any(Path(f"/proc/{pid}").exists() for pid in nurseries) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not [pid for pid in nurseries if Path(f"/proc/{pid}").exists()]
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in nurseries), None, 10)
 
 
 @pytest.mark.usefixtures("shared_memory")
@@ -287,10 +284,8 @@ def test_nothing_outlives_a_process_that_is_killed() -> None:
         mark = process.mark  # type: ignore[attr-defined]
         assert len(find_marked(mark)) >= 1 + 2 + 2  # itself, two workers, the nursery of each
         os.kill(process.pid, signal.SIGKILL)
-        deadline = time.monotonic() + 40  # torch's workers look every five seconds whether their parent lives
-        while find_marked(mark) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert not find_marked(mark)
+        # torch's workers look every five seconds whether their parent lives
+        wait_until(lambda: not find_marked(mark), None, 40)
     finally:
         finish(process, timeout=10)
 

@@ -23,8 +23,8 @@ from ding_lite.entry import serial_pipeline_bc, serial_pipeline_offline
 from ding_lite.policy import BCPolicy
 from ding_lite.utils import POLICY_REGISTRY, CheckpointError, ConfigError, UserError
 from tests.entry.data_sets import ROWS, offline_pair, record_cartpole, run_offline
-from tests.entry.helpers import metrics, result
-from tests.survival.common import RATES, differences, points, states
+from tests.entry.helpers import curves, metrics, result
+from tests.survival.common import differences, points, states
 from tests.toys import Toy
 
 PER_EPOCH = 19  # batches of 32 of 600 transitions, the last of 24
@@ -63,10 +63,6 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], dict[str, 
     monkeypatch.setattr(WatchedBC, "seen", [])
     monkeypatch.setattr(WatchedBC, "left", -1)
     return offline_pair("watched_bc")
-
-
-def curves(folder: str) -> list[dict[str, Any]]:
-    return [{key: value for key, value in line.items() if key not in RATES} for line in metrics(Path(folder))]
 
 
 # -- a run ------------------------------------------------------------------------------------------------------------
@@ -194,7 +190,7 @@ def test_a_terminated_run_saves_and_goes_on_as_if_nothing_had_been(
     assert len(WatchedBC.seen) == 114 - told["train_iter"]
     whole, run = states(Path("whole")), states(Path("run"))
     assert not differences(whole, run)
-    assert curves("whole") == curves("run")
+    assert curves(Path("whole")) == curves(Path("run"))
 
 
 def test_what_came_after_the_last_checkpoint_is_repeated() -> None:
@@ -205,7 +201,7 @@ def test_what_came_after_the_last_checkpoint_is_repeated() -> None:
     newest.write_bytes(newest.read_bytes()[:-100])  # what is left is of iteration 40
     run_offline(*words, "policy.learn.resume_training=True", seed=1, kind="discrete_cql")
     assert not differences(states(Path("whole")), states(Path("run")))
-    assert curves("whole") == curves("run")
+    assert curves(Path("whole")) == curves(Path("run"))
 
 
 def test_the_command_line_goes_on_with_more_epochs(capfd: pytest.CaptureFixture[str]) -> None:

@@ -62,15 +62,17 @@ def memory_left_since(before: set[str], seconds: float) -> list[str]:
     return sorted(left)
 
 
-def wait_until(condition: Callable[[], Any], process: subprocess.Popen[str] | Forked, seconds: float = 120) -> None:
-    """Wait, looking every 2 ms, while the process runs.
+def wait_until(
+    condition: Callable[[], Any], process: subprocess.Popen[str] | Forked | None = None, seconds: float = 120
+) -> None:
+    """Wait, looking every 2 ms, while the process runs, if one is given.
 
     Raises:
         AssertionError: the process has ended before, or the time is over.
     """
     end = time.monotonic() + seconds
     while not condition():
-        assert process.poll() is None, f"ended early with status {process.poll()}"
+        assert process is None or process.poll() is None, f"ended early with status {process and process.poll()}"
         assert time.monotonic() < end, f"nothing came within {seconds:g} s"
         time.sleep(0.002)
 

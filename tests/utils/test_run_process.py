@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from ding_lite.utils.run_process import passing_signals_on
+from tests.survival.common import wait_until
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,6 @@ def start(folder: Path, number: int) -> tuple[subprocess.Popen[str], int]:
     return parent, int(parent.stdout.readline())
 
 
-def wait_for(condition: Path, timeout: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout
-    while not condition.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def kill(parent: subprocess.Popen[str]) -> None:
     parent.kill()
     parent.wait()
@@ -81,7 +74,7 @@ def ended(parent: subprocess.Popen[str]) -> bool:
 def test_a_process_gets_the_signal_when_its_parent_is_killed(tmp_path: Path, number: signal.Signals) -> None:
     parent, child = start(tmp_path, number)
     (tmp_path / "go").touch()
-    wait_for(tmp_path / "ready")
+    wait_until((tmp_path / "ready").exists, parent)
     os.kill(child, 0)  # it lives
     kill(parent)
     assert ended(parent)

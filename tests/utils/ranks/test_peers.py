@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 
 import pytest
 
@@ -17,6 +16,7 @@ from ding_lite.utils.ranks.meeting import (
     process_state,
 )
 from ding_lite.utils.registry import UserError
+from tests.survival.common import wait_until
 
 NCCL = "cpu:gloo,cuda:nccl"
 
@@ -69,8 +69,6 @@ def test_a_process_that_has_ended_has_no_state_even_if_nobody_waited_for_it() ->
     child = os.fork()
     if not child:
         os._exit(0)
-    deadline = time.monotonic() + 30
-    while describe_process(0, child).state and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: not describe_process(0, child).state, None, 30)
     assert own._replace(pid=child, born=process_state(child)[1]).state == ""
     os.waitpid(child, 0)
