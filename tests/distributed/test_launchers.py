@@ -6,15 +6,13 @@ Two processes take the same steps whoever started them, so that all forms of two
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from ding_lite.utils import load_checkpoint
 from tests.distributed.launcher import Forked, finish, free_port, start_forked
-from tests.entry.helpers import CONFIG
+from tests.entry.helpers import CONFIG, last_checkpoint, result
 from tests.policy.helpers import parameter_hash
 
 MAIN = """
@@ -23,30 +21,16 @@ main_config.policy.multi_gpu = True
 main_config.policy.eval.evaluator.eval_freq = 100
 
 
-def main():
+if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline
-    from ding_lite.utils import get_local_rank, get_rank, get_world_size
+    from ding_lite.utils import DDPContext, get_local_rank, get_rank, get_world_size
     from tests.distributed.launcher import say
     from tests.policy.helpers import parameter_hash
 
-    policy = serial_pipeline((main_config, create_config), max_env_step=320)
-    found = parameter_hash(policy.model.state_dict())
-    say(f"{get_rank()} of {get_world_size()}, {get_local_rank()}: {found}")
-    return found
-
-
-if __name__ == "__main__":
-    from ding_lite.utils import DDPContext
-
     with DDPContext():
-        main()
-"""
-LAUNCH = """
-from mine import main
-from ding_lite.entry import launch
-
-if __name__ == "__main__":
-    print("returned", launch(main, 2))
+        policy = serial_pipeline((main_config, create_config), max_env_step=320)
+        found = parameter_hash(policy.model.state_dict())
+        say(f"{get_rank()} of {get_world_size()}, {get_local_rank()}: {found}")
 """
 TORCHRUN = ["-m", "torch.distributed.run"]
 STATIC = "--nnodes=2 --nproc_per_node=1 --master_addr=127.0.0.1 --master_port={port}"
@@ -79,20 +63,12 @@ def begin(how: str, folder: Path) -> list[Forked]:
         options = (STATIC if "static" in how else C10D).format(port=port).split()
         ranks = [[f"--node_rank={node}"] if "static" in how else ["--local_addr=127.0.0.1"] for node in range(2)]
         return [start_forked([*TORCHRUN, *options, *own, script], cwd=folder) for own in ranks]
-    together = ["--nproc_per_node=2", f"--master_port={port}"]
-    words = {
-        "python": [script],
-        "torch.distributed.launch": ["-m", "torch.distributed.launch", *together, script],
-        "torchrun": [*TORCHRUN, *together, script],
-        "launch()": [str(folder / "start.py")],
-        "ding_lite": ["-m", "ding_lite", "-m", "serial", "-c", script, "--nproc", "2"],
-    }[how]
-    return [start_forked([*words, "max_env_step=320"] if how == "ding_lite" else words, cwd=folder)]
+    together = [*TORCHRUN, "--nproc_per_node=2", f"--master_port={port}"] if how == "torchrun" else []
+    return [start_forked([*together, script], cwd=folder)]
 
 
 TOGETHER = ["torchrun", "torchrun, two nodes, c10d", "srun, two nodes"]
-# Other tests run a config with the last three too; the other two differ from those above in an option.
-VARIANTS = ["torchrun, two nodes, static", "srun, one node", "torch.distributed.launch", "launch()", "ding_lite"]
+VARIANTS = ["torchrun, two nodes, static", "srun, one node"]  # each differs from one above in an option
 CASES = [*TOGETHER, *(pytest.param(how, marks=pytest.mark.slow) for how in VARIANTS)]
 LOCAL_RANKS = {how: [0, 0] if "two nodes" in how else [0, 1] for how in [*TOGETHER, *VARIANTS]} | {"python": [0]}
 Run = Callable[[str], tuple[Path, list[str], str]]
@@ -107,12 +83,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     def run_once(how: str) -> tuple[Path, list[str], str]:
         folder = tmp_path_factory.mktemp("launcher")
         (folder / "mine.py").write_text(text + MAIN)
-        (folder / "start.py").write_text(LAUNCH)
         ends = [finish(process, timeout=150) for process in begin(how, folder)]
         assert [end.returncode for end in ends] == [0] * len(ends), (how, [end.stderr for end in ends])
-        state = load_checkpoint(str(folder / "run" / "ckpt" / "ckpt_last.pth.tar"))
         said = sorted("".join(end.stdout for end in ends).splitlines())
-        return folder, said, parameter_hash(state["policy"]["model"])
+        return folder, said, parameter_hash(last_checkpoint(folder / "run")["policy"]["model"])
 
     return run_once
 
@@ -121,12 +95,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_every_launcher_runs_the_config_on_its_ranks(run: Run, how: str) -> None:
     folder, said, model = run(how)
     size = len(LOCAL_RANKS[how])
-    told = json.loads((folder / "run" / "result.json").read_text())
+    told = result(folder / "run")
     # the limit counts the env steps of all ranks
     assert (told["envstep"], told["world_size"], told["seed"]) == (320, size, 7)
     ranks = [f"{rank} of {size}, {local_rank}: {model}" for rank, local_rank in enumerate(LOCAL_RANKS[how])]
-    more = [f"returned {model}"] if how == "launch()" else []
-    assert said == ([] if how == "ding_lite" else ranks + more)
+    assert said == ranks
 
 
 @pytest.mark.parametrize("how", CASES[1:])

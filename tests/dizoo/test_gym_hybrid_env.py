@@ -76,28 +76,6 @@ def test_running_out_of_time_costs_one_and_ends_the_episode() -> None:
     assert obs[9] == 1.0
 
 
-def test_a_driver_that_knows_the_game_reaches_about_two() -> None:
-    """Turn to the target, accelerate once, and brake where the way to a stand ends in the target."""
-    env: Any = GymHybridEnv(make_cfg())
-    returns = []
-    for seed in range(20):
-        obs, total, terminated = env.reset(seed=seed)[0], 0.0, False
-        while not terminated:
-            x, y, speed, cosine, sine, target_x, target_y, distance, *_ = obs.tolist()
-            off = math.remainder(math.atan2(target_y - y, target_x - x) - math.atan2(sine, cosine), math.tau)
-            braking = 0.005 * speed * speed / 0.2  # sum of the speeds until it stands, times the time of a step
-            action = act(TURN, turn=max(-1.0, min(1.0, off / (math.pi / 2))))
-            if distance - braking < 0.09:
-                action = act(BRAKE)
-            elif abs(off) < 0.02:
-                action = act(ACCELERATE, 1.0) if speed < 2.0 else act(TURN)
-            obs, reward, terminated, *_ = env.step(action)
-            total += reward
-        returns.append(total)
-    assert np.mean(returns) > 1.7
-    assert min(returns) > 1.0 - 0.2
-
-
 @pytest.mark.parametrize("manager", ["base", "subprocess"])
 def test_a_vector_of_games_maps_minus_one_to_one_to_the_arguments_bounds(manager: str) -> None:
     cfg = make_cfg(manager=dict(type=manager))

@@ -18,7 +18,7 @@ from ding_lite.entry.acting import AgentError
 from ding_lite.entry.agent import Agent
 from ding_lite.entry.setup import RunSetup, prepare_run
 from ding_lite.policy import Policy
-from ding_lite.utils import CheckpointError, ConfigError
+from ding_lite.utils import CheckpointError, ConfigError, save_checkpoint
 from ding_lite.utils.registry import ENV_REGISTRY, POLICY_REGISTRY
 from ding_lite.utils.tree import tree_leaves, tree_map
 from tests.distributed import parity
@@ -128,11 +128,13 @@ def test_what_cannot_be_loaded_is_named() -> None:
     Path("apart").mkdir()
     Path("apart/one.pth.tar").write_bytes(Path("run/ckpt/ckpt_best.pth.tar").read_bytes())
     Path("run/ckpt/broken.pth.tar").write_bytes(b"PK")
+    save_checkpoint("run/ckpt/foreign.pth.tar", {"policy": {"model": {}}})
     for path, error, message in (
         ("gone", ConfigError, "'gone' does not exist"),
         ("apart", ConfigError, "'apart' holds no ckpt_best.pth.tar"),
         ("apart/one.pth.tar", ConfigError, "is not in the ckpt folder of an experiment: put it there"),
         ("run/ckpt/broken.pth.tar", CheckpointError, "Cannot read checkpoint"),
+        ("run/ckpt/foreign.pth.tar", CheckpointError, "does not fit the config's policy and model"),
     ):
         with pytest.raises(error, match=message):
             ding_lite.load(path)

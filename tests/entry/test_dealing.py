@@ -87,7 +87,7 @@ def test_environments_of_lost_parts_begin_anew_with_the_replay_of_others() -> No
     assert (new["length"] == -1).tolist() == [False, False, True, True, False, False]
     assert len({*new["seed"].tolist(), *old["seed"].tolist()}) == 8
     for n in (0, 1, 4, 5):
-        assert not differences(*([part[key][n] for key in ("seed", "actions")] for part in (old, new)))
+        assert all(not differences(old[key][n], new[key][n]) for key in ("seed", "actions"))
 
 
 @pytest.mark.parametrize(

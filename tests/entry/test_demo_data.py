@@ -21,7 +21,6 @@ from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint
 from ding_lite.utils.tree import tree_leaves, tree_map
 from ding_lite.worker import DatasetError, read_dataset
 from dizoo.classic_control.cartpole.config import cartpole_ppo_config
-from dizoo.classic_control.pendulum.config.pendulum_ppo_config import create_config, main_config
 from tests.entry.helpers import pair
 from tests.survival.common import differences
 from tests.toys import Toy
@@ -230,25 +229,3 @@ def test_a_data_set_holds_what_the_environment_got_and_gives_what_the_policy_did
     assert units.space.contains(tree_map(lambda leaf: leaf[0], chosen))
     for again, meant in zip(tree_leaves(units.to_env(chosen)), tree_leaves(held), strict=True):
         np.testing.assert_allclose(again, meant, rtol=1e-6)
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning:minari")
-def test_a_minari_data_set_of_continuous_actions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    minari = pytest.importorskip("minari")
-    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
-    config = (copy.deepcopy(main_config), copy.deepcopy(create_config))
-    model = VAC(3, 1, "continuous")
-    overrides = ["env.max_episode_steps=10", "env.collector_env_num=2"]
-    for path in ("pendulum/test-v0", "demo.npz"):
-        collect_demo_data(config, 0, 4, path, model=model, collect_episodes=True, overrides=overrides)
-    data = minari.load_dataset("pendulum/test-v0")
-    assert (data.total_episodes, data.total_steps, data.spec.env_spec.id) == (4, 40, "Pendulum-v1")
-    ours = np.load("demo.npz")
-    for number, episode in enumerate(data.iterate_episodes()):
-        rows = slice(10 * number, 10 * number + 10)
-        assert np.array_equal(episode.observations[:-1], ours["obs"][rows])
-        assert np.array_equal(episode.observations[-1], ours["next_obs"][rows][-1])
-        assert np.array_equal(episode.actions, ours["action"][rows])
-        assert episode.truncations.tolist() == [False] * 9 + [True]
-    with pytest.raises(DatasetError, match="exists already"):
-        collect_demo_data(config, 0, 4, "pendulum/test-v0", model=model, overrides=overrides)

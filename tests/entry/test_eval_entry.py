@@ -8,9 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ding_lite.cli.main import main
 from ding_lite.entry import evaluate_checkpoint
-from ding_lite.utils import save_checkpoint
 from tests.entry.helpers import pair
 
 CKPT = "run/ckpt/ckpt_last.pth.tar"
@@ -43,21 +41,3 @@ def test_it_uses_the_checkpoints_parameters() -> None:
     first = evaluate_checkpoint(pair(), CKPT, n_episode=40)["returns"]
     other = evaluate_checkpoint(pair(), "run/ckpt/ckpt_best.pth.tar", n_episode=40)["returns"]
     assert first != other
-
-
-def test_mistakes_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    save_checkpoint("foreign.pth.tar", {"policy": {"model": {}}})
-    Path("corrupt.pth.tar").write_bytes(b"PK" + bytes(300))
-    for words, message in (
-        (["--ckpt", "gone/ckpt/x.pth.tar"], "does not exist"),
-        (["--ckpt", "gone.pth.tar", "-c", "run/total_config.py"], "gone.pth.tar"),
-        (["--ckpt", "corrupt.pth.tar", "-c", "run/total_config.py"], "Cannot read checkpoint 'corrupt.pth.tar'"),
-        (["--ckpt", "foreign.pth.tar", "-c", "run/total_config.py"], "does not fit the config's policy and model"),
-        (["--ckpt", CKPT, "env.frame_stak=4"], "Did you mean 'env.frame_stack'?"),
-    ):
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as end:
-            main(["-m", "eval", *words])
-        assert end.value.code == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert message in line

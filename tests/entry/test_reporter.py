@@ -14,14 +14,20 @@ from ding_lite.entry.summary import describe_space
 from tests.entry.helpers import metrics, run
 
 
-def test_nothing_that_a_run_says_is_wider_than_a_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+def test_notes_about_the_machine_fit_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    run("policy.cuda=True", max_env_step=160)
-    said = capfd.readouterr().err.splitlines()
-    assert len(said) > 10
-    assert not [line for line in said if len(line) > 80]
+    monkeypatch.setattr("ding_lite.entry.summary.torch.cpu.get_capabilities", lambda: {"avx512_bf16": False})
+    monkeypatch.setattr("ding_lite.entry.setup.usable_cores", lambda: 2)
+    words = ["policy.cuda=True", "policy.precision=bf16", "policy.num_threads=64", "policy.learn.batch_size=8"]
+    run(*words, max_env_step=32)
+    said = capfd.readouterr().err
+    assert "this processor has no bf16 instructions" in said
+    assert "policy.num_threads=64 exceeds the cores: using 2." in said
+    assert "2 thread(s) a rank" in said
+    assert len(said.splitlines()) > 10
+    assert not [line for line in said.splitlines() if len(line) > 80]
 
 
 def test_returns_that_leave_the_support_are_told_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -30,24 +36,6 @@ def test_returns_that_leave_the_support_are_told_once(tmp_path: Path, capfd: pyt
     assert len([record for record in metrics(tmp_path / "run") if record.get("train/clipped_share", 0) > 0.2]) > 1
     said = " ".join(capfd.readouterr().err.split())
     assert said.count("returns leave the range of the atoms: widen policy.model.v_min and policy.model.v_max") == 1
-
-
-def test_bf16_on_a_processor_without_it_is_noted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("ding_lite.entry.summary.torch.cpu.get_capabilities", lambda: {"avx512_bf16": False})
-    run("policy.precision=bf16", max_env_step=8)
-    assert "this processor has no bf16 instructions" in capfd.readouterr().err
-
-
-def test_more_threads_than_cores_are_cut_to_the_cores_and_noted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("ding_lite.entry.setup.usable_cores", lambda: 2)
-    run("policy.num_threads=64", max_env_step=8)
-    said = capfd.readouterr().err
-    assert "policy.num_threads=64 exceeds the cores: using 2." in said
-    assert "2 thread(s) a rank" in said
 
 
 @pytest.mark.parametrize(
