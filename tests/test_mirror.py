@@ -24,6 +24,7 @@ COVERED = {
     "envs/test_vector_env.py": [
         *("envs/builders.py", "envs/episode_monitor.py", "envs/keys.py", "envs/seeded_env.py"),
     ],
+    "model/test_models.py": ["model/discrete_qac.py"],
     "model/test_qmix.py": ["model/agents.py"],
     "policy/policy_gradient/test_mappo.py": ["model/mavac.py"],
     "policy/value/test_qmix.py": ["policy/value/wqmix.py"],
@@ -33,8 +34,11 @@ COVERED = {
     "policy/continuous/test_ddpg.py": ["policy/continuous/td3.py"],
     "policy/continuous/test_recurrent.py": ["model/recurrent_qac.py"],
     "policy/value/test_distributional.py": ["policy/value/iqn.py"],
-    "policy/value/test_losses.py": ["policy/value/mdqn.py", "policy/value/qrdqn.py", "policy/value/sql.py"],
+    "policy/value/test_losses.py": [
+        *("policy/offline/discrete_cql.py", "policy/value/mdqn.py", "policy/value/qrdqn.py", "policy/value/sql.py"),
+    ],
     "rl_utils/test_distribution.py": ["rl_utils/compat.py"],
+    "rl_utils/test_losses.py": ["rl_utils/common.py"],
     "torch_utils/test_optimizer_step.py": [
         *("torch_utils/data_parallel.py", "torch_utils/optimizer.py", "torch_utils/optimizer.py")
     ],

@@ -27,16 +27,6 @@ def naive_projection(probability: list[float], atoms: list[float], v_min: float,
     return result
 
 
-def test_a_priority_is_zero_for_a_perfect_prediction_of_any_entropy() -> None:
-    even, certain = [1 / 3, 1 / 3, 1 / 3], [0.0, 1.0, 0.0]
-    dist = tensor([even, certain])[:, None].expand(-1, 2, -1)
-    none = torch.zeros(2, dtype=torch.int64)
-    data = dist_nstep_td_data(dist, dist, none, none, torch.zeros(2), none.bool())
-    assert dist_nstep_td_error(data, 1.0, 0.0, 4.0, 3, cum_reward=True)[1].tolist() == pytest.approx(
-        [0.0, 0.0], abs=1e-6
-    )
-
-
 def naive_loss(data: Any, gamma: float, nstep: int) -> tuple[list[float], list[float]]:
     """Return the losses and the priorities of all samples."""
     losses, priorities = [], []
@@ -73,20 +63,6 @@ def test_loss_equals_a_naive_one() -> None:
 
 
 # -- the target of a critic -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("span", [(-10.0, 10.0), (0.0, 5000.0), (-0.3, 0.1)])
-def test_a_projected_target_is_that_of_the_definition(span: tuple[float, float]) -> None:
-    gen = torch.Generator().manual_seed(0)
-    low, high = span
-    dist = torch.randn(16, 11, generator=gen, dtype=torch.float64).mul(2).softmax(-1)
-    reward = torch.randn(16, generator=gen, dtype=torch.float64) * (high - low) / 3
-    done, gamma = torch.rand(16, generator=gen) < 0.3, torch.rand(16, generator=gen, dtype=torch.float64)
-    projected = categorical_projection(dist, reward, done, gamma, low, high)
-    atoms = reward[:, None] + (gamma * ~done)[:, None] * torch.linspace(low, high, 11, dtype=torch.float64)
-    naive = [naive_projection(p.tolist(), y.tolist(), low, high) for p, y in zip(dist, atoms, strict=True)]
-    torch.testing.assert_close(projected, tensor(naive, dtype=torch.float64))
-    torch.testing.assert_close(projected.sum(-1), torch.ones(16, dtype=torch.float64))
 
 
 def test_float32_keeps_the_probability_of_one_at_both_ends() -> None:

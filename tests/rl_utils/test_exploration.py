@@ -5,18 +5,16 @@ from functools import partial
 
 import pytest
 import torch
-from torch import tensor
 
-from ding_lite.rl_utils import epsilon_at, epsilon_greedy, get_epsilon_greedy_fn, ornstein_uhlenbeck, spread_epsilon
-
-
-def test_linear_schedule_by_hand() -> None:
-    epsilons = [epsilon_at(step, 1.0, 0.2, 100, "linear") for step in (0, 50, 100, 1000)]
-    assert epsilons == pytest.approx([1.0, 0.6, 0.2, 0.2])
+from ding_lite.rl_utils import epsilon_at, epsilon_greedy, get_epsilon_greedy_fn, spread_epsilon
 
 
-def test_exponential_schedule_by_hand() -> None:
-    assert [epsilon_at(step, 0.9, 0.1, 100, "exp") for step in (0, 100)] == pytest.approx([0.9, 0.1 + 0.8 / math.e])
+def test_schedules_by_hand_and_as_di_engines_functions_of_the_step() -> None:
+    linear = [epsilon_at(step, 1.0, 0.2, 100, "linear") for step in (0, 50, 100, 1000)]
+    assert linear == pytest.approx([1.0, 0.6, 0.2, 0.2])
+    epsilon = get_epsilon_greedy_fn(0.9, 0.1, 100, "exp")
+    assert [epsilon(step) for step in (0, 100)] == pytest.approx([0.9, 0.1 + 0.8 / math.e])
+    assert epsilon(7) == epsilon_at(7, 0.9, 0.1, 100, "exp")
 
 
 @pytest.mark.parametrize(("kind", "decay"), [("step", 10), ("linear", 0)])
@@ -61,17 +59,6 @@ def test_each_row_may_have_an_epsilon_of_its_own(agents: tuple[int, ...]) -> Non
     torch.testing.assert_close(share, expected, atol=0.03, rtol=0)
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0])
-def test_a_masked_action_is_never_chosen(epsilon: float) -> None:
-    torch.manual_seed(0)
-    mask_NMA = torch.rand(2000, 2, 4) < 0.5
-    mask_NMA[..., 0] |= ~mask_NMA.any(-1)
-    logit_NMA = torch.randn(2000, 2, 4).masked_fill(~mask_NMA, 9.0)  # what is forbidden looks best
-    action_NM = epsilon_greedy(logit_NMA, epsilon, mask_NMA.to(torch.int8))
-    assert action_NM.shape == (2000, 2)
-    assert mask_NMA.gather(-1, action_NM[..., None]).all()
-
-
 def test_allowed_actions_are_explored_evenly() -> None:
     torch.manual_seed(0)
     mask_NA = torch.tensor([True, False, True, True]).expand(12_000, 4)
@@ -90,20 +77,10 @@ def test_an_action_with_the_value_minus_infinity_is_never_chosen(epsilon: float)
     assert (action_N[::2] == 0).double().mean().item() == pytest.approx(epsilon / 2, abs=0.05)
 
 
-def test_ornstein_uhlenbeck_noise_by_hand_and_in_the_long_run() -> None:
-    noise = ornstein_uhlenbeck(tensor([[1.0, 0.0]]), tensor([[0.5, -1.0]]), sigma=0.2)
-    torch.testing.assert_close(noise, tensor([[0.85 + 0.1, -0.2]]))  # 1 - 0.15, and 0.2 times the new number
+def test_a_masked_action_is_never_chosen() -> None:
     torch.manual_seed(0)
-    state, steps = torch.zeros(4000, 1), []
-    for _ in range(60):
-        state = ornstein_uhlenbeck(state, torch.randn(4000, 1), sigma=0.2)
-        steps.append(state)
-    # variance v = 0.85^2 v + 0.2^2, and a correlation of 0.85 from one step to the next
-    assert steps[-1].std().item() == pytest.approx(0.2 / (1 - 0.85**2) ** 0.5, rel=0.05)
-    both = torch.cat(steps[-2:], dim=1).T
-    assert torch.corrcoef(both)[0, 1].item() == pytest.approx(0.85, abs=0.02)
-
-
-def test_di_engines_function_of_the_step_is_the_same_schedule() -> None:
-    epsilon = get_epsilon_greedy_fn(0.9, 0.1, 100, "exp")
-    assert [epsilon(step) for step in (0, 7, 100)] == [epsilon_at(step, 0.9, 0.1, 100, "exp") for step in (0, 7, 100)]
+    mask_NMA = torch.rand(2000, 2, 4) < 0.5
+    mask_NMA[..., 0] |= ~mask_NMA.any(-1)
+    logit_NMA = torch.randn(2000, 2, 4).masked_fill(~mask_NMA, 9.0)  # what is forbidden looks best
+    action_NM = epsilon_greedy(logit_NMA, 0.5, mask_NMA.to(torch.int8))
+    assert mask_NMA.gather(-1, action_NM[..., None]).all()

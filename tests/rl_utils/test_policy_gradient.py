@@ -21,9 +21,9 @@ def flags(*values: int) -> Tensor:
 VALUE, NEXT_VALUE, REWARD = column(1.0, 2.0, 3.0), column(2.0, 3.0, 4.0), column(1.0, 1.0, 2.0)
 
 
-def random_data(seed: int = 0, steps: int = 12) -> gae_data:
+def random_data() -> gae_data:
     """One trajectory after another in each of 5 columns, with next values that are those of the next row if not cut."""
-    generator = torch.Generator().manual_seed(seed)
+    generator, steps = torch.Generator().manual_seed(0), 12
     values = torch.randn(steps + 1, 5, generator=generator, dtype=torch.float64)
     reward, final = (torch.randn(steps, 5, generator=generator, dtype=torch.float64) for _ in range(2))
     done = torch.rand(steps, 5, generator=generator) < 0.15
@@ -45,17 +45,6 @@ def test_the_recursion_equals_the_explicit_sum(lambda_: float) -> None:
                 if data.traj_flag[step, b]:
                     break
     torch.testing.assert_close(gae(data, gamma, lambda_), expected)
-
-
-@pytest.mark.parametrize("without", [(), ("traj_flag",), ("done", "traj_flag")])
-def test_agents_that_share_a_reward_have_the_advantages_of_each_alone(without: tuple[str, ...]) -> None:
-    shared: Any = random_data()
-    shared = shared._replace(**dict.fromkeys(without))
-    agents: list[Any] = [random_data(seed) for seed in (1, 2, 3)]
-    value, next_value = (torch.stack(parts, -1) for parts in zip(*(agent[:2] for agent in agents), strict=True))
-    adv = gae(shared._replace(value=value, next_value=next_value), 0.9, 0.7)
-    alone = [gae(shared._replace(value=agent.value, next_value=agent.next_value), 0.9, 0.7) for agent in agents]
-    torch.testing.assert_close(adv, torch.stack(alone, -1))
 
 
 def test_a_value_that_is_not_finite_does_not_leak_through_done() -> None:

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, distributions
+from torch import Tensor
 
 from ding_lite.rl_utils import (
     calculate_kl_div,
@@ -19,30 +18,16 @@ from ding_lite.rl_utils import (
     ppo_policy_error_continuous,
     sample,
 )
+from tests.rl_utils.test_distribution import MAKE, torchs
+
+KINDS = ["discrete", "continuous", "hybrid"]
 
 
-def random_normal(generator: torch.Generator) -> dict[str, Any]:
-    mu, sigma = torch.randn(8, 3, generator=generator).double(), torch.rand(8, 3, generator=generator).double() + 0.5
-    return {"mu": mu, "sigma": sigma}
-
-
-def random_hybrid(generator: torch.Generator) -> dict[str, Any]:
-    return {"action_type": torch.randn(8, 4, generator=generator).double(), "action_args": random_normal(generator)}
-
-
-RANDOM: dict[str, Callable[[torch.Generator], Any]] = {
-    "discrete": lambda generator: torch.randn(8, 4, generator=generator).double(),
-    "continuous": random_normal,
-    "hybrid": random_hybrid,
-}
-
-
-def random_data(kind: str, weight: bool = True) -> ppo_data:
-    generator = torch.Generator().manual_seed(0)
-    new, old = RANDOM[kind](generator), RANDOM[kind](generator)
+def random_data(kind: str) -> ppo_data:
     torch.manual_seed(0)
-    value_new, value_old, adv, return_, weight_B = torch.randn(5, 8, generator=generator).double()
-    return ppo_data(new, old, sample(old), value_new, value_old, adv, return_, weight_B.abs() if weight else None)
+    new, old = MAKE[kind](1), MAKE[kind](2)
+    value_new, value_old, adv, return_, weight = torch.randn(5, 3, 5).double()
+    return ppo_data(new, old, sample(old), value_new, value_old, adv, return_, weight.abs())
 
 
 def test_dual_clip_must_exceed_one() -> None:
@@ -50,24 +35,10 @@ def test_dual_clip_must_exceed_one() -> None:
         ppo_error(random_data("discrete"), dual_clip=1.0)
 
 
-def reference_log_prob_entropy(logit: Any, action: Any) -> tuple[Any, ...]:
-    if isinstance(logit, dict) and "action_type" in logit:
-        pairs = [reference_log_prob_entropy(logit[part], action[part]) for part in ("action_type", "action_args")]
-        return tuple(sum(values) for values in zip(*pairs, strict=True))
-    if isinstance(logit, dict):
-        distribution: distributions.Distribution = distributions.Independent(
-            distributions.Normal(logit["mu"], logit["sigma"]), 1
-        )
-    else:
-        distribution = distributions.Categorical(logits=logit)
-    return distribution.log_prob(action), distribution.entropy()
-
-
-@pytest.mark.parametrize("kind", RANDOM)
+@pytest.mark.parametrize("kind", KINDS)
 def test_agrees_with_torch_distributions(kind: str) -> None:
     data: Any = random_data(kind)
-    logp, entropy = reference_log_prob_entropy(data.logit_new, data.action)
-    logp_old, _ = reference_log_prob_entropy(data.logit_old, data.action)
+    (logp, entropy), (logp_old, _) = (torchs(logit, data.action) for logit in (data.logit_new, data.logit_old))
     ratio, weight = (logp - logp_old).exp(), data.weight
     objective = torch.minimum(ratio * data.adv, ratio.clamp(0.7, 1.3) * data.adv)
     objective = torch.where(data.adv < 0, torch.maximum(objective, 2.0 * data.adv), objective)
@@ -79,15 +50,6 @@ def test_agrees_with_torch_distributions(kind: str) -> None:
     torch.testing.assert_close(entropy_loss, (weight * entropy).mean())
     torch.testing.assert_close(info.approx_kl, (weight * (logp_old - logp)).mean())
     torch.testing.assert_close(info.clipfrac, (weight * ((ratio < 0.7) | (ratio > 1.3))).mean())
-
-
-def test_more_leading_dimensions_change_nothing() -> None:
-    data: Any = random_data("discrete")
-    data = data._replace(logit_pretrained=data.logit_old.flip(0))
-    folded = ppo_data(*(value.reshape(2, 4, *value.shape[1:]) for value in data))
-    (loss, info), (expected, expected_info) = ppo_error(folded), ppo_error(data)
-    torch.testing.assert_close((loss, info), (expected, expected_info))
-    torch.testing.assert_close(cast(Any, loss).kl_div, cast(Any, expected).kl_div)
 
 
 def test_what_estimates_of_a_kl_and_their_gradients_are_in_the_mean() -> None:
@@ -112,7 +74,7 @@ def test_what_estimates_of_a_kl_and_their_gradients_are_in_the_mean() -> None:
         torch.testing.assert_close(torch.autograd.grad(estimates[kind], q, retain_graph=True)[0], expected)
 
 
-@pytest.mark.parametrize("kind", RANDOM)
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_kl_with_a_pretrained_policy_stands_beside_the_losses(kind: str) -> None:
     data: Any = random_data(kind)
     pretrained = random_data(kind).logit_old

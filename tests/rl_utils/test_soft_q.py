@@ -10,7 +10,6 @@ import torch
 from torch import tensor
 
 from ding_lite.rl_utils import (
-    epsilon_softmax,
     m_q_1step_td_data,
     m_q_1step_td_error,
     q_nstep_sql_td_error,
@@ -81,41 +80,10 @@ def test_soft_q_loss_by_hand() -> None:
     assert loss.item() == pytest.approx((errors[0] ** 2 + 25) / 2)
 
 
-@pytest.mark.parametrize("alpha", [0.05, 1.0, 7.0])
-def test_the_soft_value_is_the_policys_value_plus_its_entropy(alpha: float) -> None:
-    q_BA = torch.randn(16, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    for values, value in zip(q_BA.tolist(), soft_value(q_BA, alpha).tolist(), strict=True):
-        weights = [math.exp((x - max(values)) / alpha) for x in values]
-        policy = [weight / sum(weights) for weight in weights]
-        expected = sum(p * (x - alpha * math.log(p)) for p, x in zip(policy, values, strict=True) if p)
-        assert value == pytest.approx(expected)
-        assert max(values) <= value <= max(values) + alpha * LOG4  # the entropy of 4 actions is at most log 4
-
-
 def test_small_temperatures_and_large_values_stay_finite() -> None:
     assert soft_value(tensor([[1e4, -1e4]]), 0.01).item() == pytest.approx(1e4)
     data = munchausen(target_q=SOFT * 1e4, next_q=SOFT * 1e4)
     assert all(torch.isfinite(part).all() for part in m_q_1step_td_error(data, 0.5, 0.03, 0.9))
-
-
-@pytest.mark.parametrize("temperature", [0.5, torch.tensor(0.5)])
-def test_softmax_exploration_mixes_the_policy_with_random_actions(temperature: float | torch.Tensor) -> None:
-    torch.manual_seed(0)
-    # At temperature 1/2 the values 0 and log(3) / 2 have the probabilities 1/4 and 3/4.
-    logit_NA = torch.tensor([0.0, math.log(3) / 2]).expand(20_000, 2)
-    for epsilon, expected in ((0.0, 0.75), (0.4, 0.6 * 0.75 + 0.4 * 0.5), (1.0, 0.5)):
-        action_N = epsilon_softmax(logit_NA, epsilon, temperature)
-        assert action_N.dtype == torch.int64
-        assert action_N.double().mean().item() == pytest.approx(expected, abs=0.015)  # standard deviation 0.0035
-
-
-def test_softmax_exploration_never_chooses_an_action_with_the_value_minus_infinity() -> None:
-    torch.manual_seed(0)
-    logit_NA = torch.tensor([[0.0, -torch.inf, math.log(3)], [-torch.inf, 5.0, -torch.inf]]).repeat(10_000, 1)
-    action_N = epsilon_softmax(logit_NA, 0.5)
-    assert logit_NA.gather(1, action_N[:, None]).isfinite().all()
-    # half of the actions are of probability 1/4, half are one of the two allowed ones; standard deviation 0.005
-    assert (action_N[::2] == 0).double().mean().item() == pytest.approx(0.5 / 4 + 0.5 / 2, abs=0.02)
 
 
 def test_a_single_action_has_no_action_gap() -> None:
@@ -124,30 +92,6 @@ def test_a_single_action_has_no_action_gap() -> None:
     assert action_gap.item() == 0.0
     # the policy is certain, so that the log-policy and the entropy are 0: y = 0.5 + Q' / 2, and -1 where it ended
     torch.testing.assert_close(error_B, tensor([0.5 + 0.5 * SOFT[0, 0].item(), -1.0]) - Q[:, 0])
-
-
-def test_value_and_entropy_by_hand() -> None:
-    # pi = 3/4, 1/4: 0.75 * 2 + 0.25 * 6 = 3; H = log 4 - 0.75 log 3
-    entropy = math.log(4.0) - 0.75 * math.log(3.0)
-    value, got = soft_policy_value(tensor([2.0, 6.0]), tensor([math.log(3.0), 0.0]), 0.5)
-    assert got.item() == pytest.approx(entropy)
-    assert value.item() == pytest.approx(3.0 + 0.5 * entropy)
-
-
-def test_the_best_policy_is_the_softmax_of_q_over_alpha() -> None:
-    # there its value is alpha log sum exp(Q / alpha), and the gradient is zero
-    q, alpha = tensor([1.0, 2.0, -1.0]), 0.7
-    logit = (q / alpha).requires_grad_()
-    value, _ = soft_policy_value(q, logit, alpha)
-    assert value.item() == pytest.approx(alpha * torch.logsumexp(q / alpha, 0).item())
-    value.backward()
-    torch.testing.assert_close(logit.grad, torch.zeros(3), atol=1e-6, rtol=0)
-
-
-def test_a_forbidden_action_counts_nothing() -> None:
-    value, entropy = soft_policy_value(tensor([2.0, 50.0]), tensor([1.0, -torch.inf]), 0.5)
-    assert value.item() == pytest.approx(2.0)
-    assert entropy.item() == pytest.approx(0.0)
 
 
 def test_shapes_that_would_broadcast_are_refused() -> None:
