@@ -252,6 +252,18 @@ def test_epsilon_falls_with_the_env_steps_of_all_ranks_and_is_logged(name: str) 
         assert policy.learn(batch)["epsilon"].item() == pytest.approx(epsilon)
 
 
+def test_noise_of_a_loss_is_drawn_apart_for_every_sample_and_purpose() -> None:
+    drawing = set()
+    for name in OURS:
+        play = played(name, *(["policy.learn.noise=True"] if "noise" in DEFAULTS[name].learn else []))
+        policy = parity.create_policy(play[0])
+        drawn = tree_leaves(policy._draw_noise(next(batches(policy, *play, torch.float64))))
+        numbers = [number for leaf in drawn if leaf.is_floating_point() for number in leaf.flatten().tolist()]
+        assert len({*numbers}) == len(numbers), name
+        drawing |= {name} if numbers else set()
+    assert drawing >= {"sac", "redq", "tqc", "cql", "td3", "td3_bc", "ddpg", "paddpg", "iqn", "rainbow"}
+
+
 @pytest.mark.parametrize("name", NOISY)
 def test_noisy_networks_explore_while_collecting_alone_and_draw_noise_for_each_batch(name: str) -> None:
     play = played(name, "policy.noisy_net=True")

@@ -142,24 +142,6 @@ def test_a_modules_own_train_method_is_called() -> None:
     assert not modes["head"]
 
 
-class Drawing(DQNPolicy):
-    """Needs noise for its loss."""
-
-    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Any]:
-        return {"shift": torch.ones(len(batch["action"])) * 5}
-
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        loss, _ = super()._loss(batch)
-        return loss, {"noise": batch["noise"]["shift"]}
-
-
-def test_the_noise_of_a_loss_comes_with_the_batch() -> None:
-    policy, batch = Drawing(make_cfg()), make_batch(8)
-    assert policy.learn(batch)["noise"].tolist() == [5] * 8
-    assert policy.loss(batch)[1]["noise"].tolist() == [5] * 8
-    assert "noise" not in batch
-
-
 def test_di_engines_names_lead_to_the_same_methods() -> None:
     policy, other, obs = make_policy("nstep=1"), make_policy("nstep=1"), np.zeros((2, OBS), np.float32)
     other.load_state_dict(copy.deepcopy(policy.learn_mode.state_dict()))

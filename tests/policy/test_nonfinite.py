@@ -61,36 +61,22 @@ def lagging(*overrides: str) -> DQNPolicy:
     return policy
 
 
-class Rooted(DQNPolicy):
-    """Adds a root whose value is 0 and whose gradient is not finite."""
+class Altered(DQNPolicy):
+    """Adds a number to its loss, a root of 0 whose gradient is not finite, and figures."""
+
+    shift, root, more = 0.0, False, dict[str, Tensor]()
 
     def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         loss, figures = super()._loss(batch)
-        return loss + (next(self._model.parameters()) * 0).sqrt().sum(), figures
+        roots = (next(self._model.parameters()) * 0).sqrt().sum() if self.root else 0.0
+        return loss + self.shift + roots, figures | self.more
 
 
-class Shifted(DQNPolicy):
-    """Adds a constant that is not finite, which the gradient does not show."""
-
-    def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        loss, figures = super()._loss(batch)
-        return loss + math.inf, figures
-
-
-class Talkative(DQNPolicy):
-    """Logs a figure that is nan and enters nothing."""
-
-    def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        loss, figures = super()._loss(batch)
-        return loss, figures | {"q_value": torch.tensor(math.nan)}
-
-
-class Descending(DQNPolicy):
-    """Takes plain gradient steps, with an optimizer that knows nothing of fused ones' flag."""
-
-    def _init_learn(self) -> None:
-        super()._init_learn()
-        self._optimizer.optimizers[""] = torch.optim.SGD([self._optimizer.flat.parameter], lr=0.1)
+def altered(*overrides: str, **changes: Any) -> Altered:
+    policy = Altered(make_cfg(*overrides))
+    for name, value in changes.items():
+        setattr(policy, name, value)
+    return policy
 
 
 def test_the_error_names_iteration_figures_batch_and_gradients() -> None:
@@ -176,7 +162,7 @@ def test_a_skipped_update_leaves_the_priorities_of_what_was_not_finite(make: Any
 
 
 def test_a_gradient_alone_is_enough() -> None:
-    policy = Rooted(make_cfg())
+    policy = altered(root=True)
     first, second, *_ = (name for name, _ in policy.model.named_parameters())
     with pytest.raises(NonFiniteError) as caught:
         policy.learn(make_batch(8))
@@ -186,7 +172,7 @@ def test_a_gradient_alone_is_enough() -> None:
 
 
 def test_a_loss_alone_is_enough() -> None:
-    policy = Shifted(make_cfg())
+    policy = altered(shift=math.inf)  # which the gradient does not show
     before = everything(policy)
     with pytest.raises(NonFiniteError) as caught:
         policy.learn(make_batch(8))
@@ -195,18 +181,8 @@ def test_a_loss_alone_is_enough() -> None:
 
 
 def test_a_figure_that_does_not_enter_the_loss_is_no_error() -> None:
-    policy = Talkative(make_cfg())
+    policy = altered(more={"q_value": torch.tensor(math.nan)})
     assert policy.learn(make_batch(8))["q_value"].isnan()
-
-
-@pytest.mark.filterwarnings("ignore:An update was skipped")
-def test_an_optimizer_that_is_not_fused_is_not_called() -> None:
-    policy = Descending(make_cfg(SKIP))
-    before = everything(policy)
-    policy.learn(make_bad())
-    assert same(everything(policy), before)
-    policy.learn(make_batch(8))
-    assert not same(everything(policy), before)
 
 
 @pytest.mark.parametrize(("good_after", "clip"), [(0, "None"), (1, "None"), (3, "clip_norm")])
@@ -222,7 +198,7 @@ def test_with_a_lag_the_error_is_of_the_step_that_it_is_about(good_after: int, c
 
 
 def test_with_a_lag_and_clipping_the_right_gradients_are_named() -> None:
-    policy = Rooted(make_cfg("learn.grad_clip_type=clip_norm"))
+    policy = altered("learn.grad_clip_type=clip_norm", root=True)
     policy._optimizer.check = Lagging("stop", policy.model)
     policy.learn(make_batch(8))
     with pytest.raises(NonFiniteError, match=r"first gradients that are not finite: [\w.]+ \(1 of "):

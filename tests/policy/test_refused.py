@@ -9,68 +9,53 @@ import pytest
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from tests.policy.helpers import compile_for
 
-# Each line: the policy, keys of `policy.` separated by spaces, and a part of the error.
+# Each line: policies, keys of `policy.` separated by spaces, and a part of the error.
 CASES = """
 dqn | precision=fp8 | policy.precision must be 'float32' or 'bf16', got 'fp8'
 dqn | learn.grad_clip_type=norm | must be 'clip_norm', 'clip_value' or None, got 'norm'
-dqn | priority_IS_weight=True | set policy.priority=True too
+dqn,rainbow | priority=False priority_IS_weight=True | set policy.priority=True too
 dqn | learn.on_nonfinite=ignore | policy.learn.on_nonfinite must be 'stop' or 'skip', got 'ignore'
 dqn | learn.learner.hook.check_ranks_after_iter=-1 | hook.check_ranks_after_iter: expected at least 0, got -1
 dqn | learn.learner.hook.keep_ckpt=-1 | hook.keep_ckpt: expected at least 0, got -1
 mdqn | nstep=3 | policy.nstep must be 1, got 3
 mdqn | entropy_tau=0.0 | policy.entropy_tau: expected a number above 0
-mdqn | double=True | double
-sql | learn.alpha=0.0 | policy.learn.alpha: expected a number above 0
-sql | double=True | double
+mdqn,sql | double=True | double
+sql,sqn,sac,cql,discrete_sac | learn.alpha=0 | policy.learn.alpha: expected a number above 0
 sqn | learn.target_entropy=1.2 | target_entropy=1.2 cannot be reached: the entropy of 3
-sqn | learn.alpha=0.0 | policy.learn.alpha: expected a number above 0
 c51 | model.v_min=5.0 model.v_max=5.0 | policy.model.v_min=5.0 must be smaller than policy.model.v_max
-c51 | model.v_min=20.0 | policy.model.v_min=20.0 must be smaller than policy.model.v_max=10.0
-c51 | model.n_atom=1 | policy.model.n_atom: expected at least 2, got 1
-rainbow | model.v_min=20.0 | policy.model.v_min=20.0 must be smaller than policy.model.v_max=10.0
+c51,rainbow | model.v_min=20.0 | policy.model.v_min=20.0 must be smaller than policy.model.v_max=10.0
+c51,d4pg | model.n_atom=1 | policy.model.n_atom: expected at least 2, got 1
 rainbow | model.noise=False | policy.model.noise contradicts policy.noisy_net
-rainbow | priority=False priority_IS_weight=True | set policy.priority=True too
-qrdqn | model.num_quantiles=0 | policy.model.num_quantiles: expected at least 1, got 0
+qrdqn,iqn,fqf | model.num_quantiles=0 | policy.model.num_quantiles: expected at least 1, got 0
 qrdqn | learn.kappa=-1.0 | policy.learn.kappa: expected at least 0
-iqn | model.num_quantiles=0 | policy.model.num_quantiles: expected at least 1, got 0
-fqf | model.num_quantiles=0 | policy.model.num_quantiles: expected at least 1, got 0
 fqf | learn.ent_coef=-1.0 | policy.learn.ent_coef: expected at least 0
 r2d2 | burnin_step=-1 | policy.burnin_step: expected at least 0, got -1
-r2d2 | unroll_len=0 | policy.unroll_len: expected at least 1, got 0
+r2d2,acer,impala | unroll_len=0 | policy.unroll_len: expected at least 1, got 0
 r2d2 | learn.priority_eta=1.5 | policy.learn.priority_eta: expected a number from 0 to 1, got 1.5
 r2d2 | noisy_net=True | policy.noisy_net
 r2d2 | double=False | policy.double
 r2d2 | learn.target_theta=2.0 | policy.learn.target_theta
 r2d2 | model.lstm_type=rnn | lstm_type must be one of
 pdqn | learn.update_circle=1 | update_circle: expected at least 2
-pdqn | model.twin_critic=True | Unknown key 'policy.model.twin_critic'
+pdqn,d4pg | model.twin_critic=True | Unknown key 'policy.model.twin_critic'
 pdqn | model.multi_pass=True | needs an action_mask
-pdqn | learn.target_theta=0 | target_theta: expected a number above 0, at most 1
+pdqn,cql,acer | learn.target_theta=0 | target_theta: expected a number above 0, at most 1
 discrete_cql | model.noise=True | leave it out
 discrete_cql | learn.target_update_freq=3 learn.target_theta=0.1 | target_theta, not both
-td3_bc | model.action_space='reparameterization' | action_space must be 'regression'
+td3_bc,td3 | model.action_space='reparameterization' | action_space must be 'regression'
 td3_bc | learn.actor_update_freq=0 | actor_update_freq: expected at least 1, got 0
-td3_bc | learn.noise_range.min=1.0 | expected min <= max, got 1.0 and 0.5
+td3_bc,ddpg | learn.noise_range.min=1.0 | expected min <= max, got 1.0 and 0.5
 iql | model.action_space='regression' | action_space must be 'reparameterization'
 iql | learn.tau=1.0 | tau: expected a number between 0 and 1, got 1.0
 iql | learn.beta=-1.0 | learn.beta: expected at least 0
-iql | learn.learning_rate=0.1 | Unknown key 'policy.learn.learning_rate'
-td3 | model.action_space='reparameterization' | action_space must be 'regression'
+iql,acer | learn.learning_rate=0.1 | Unknown key 'policy.learn.learning_rate'
 td3 | action_space=hybrid | policy 'td3' expects Box actions, got 'hybrid': use
-sac | learn.alpha=0 | alpha: expected a number above 0
 ddpg | collect.noise_type=uniform | noise_type must be 'gauss' or 'ou', got 'uniform'
-ddpg | learn.noise_range.max=-1.0 | expected min <= max, got -0.5 and -1.0
 d4pg | model.v_min=10.0 | v_min=10.0 must be smaller than policy.model.v_max=10.0
-d4pg | model.n_atom=1 | n_atom: expected at least 2, got 1
-d4pg | model.twin_critic=True | Unknown key 'policy.model.twin_critic'
-cql | learn.target_theta=0 | target_theta: expected a number above 0, at most 1, got 0
 cql | learn.num_actions=0 | num_actions: expected at least 1
-cql | learn.alpha=0 | alpha: expected a number above 0
 cql | learn.with_lagrange=True | needs a lagrange_thresh above 0, got -1.0
 paddpg | model.action_space=regression | must be 'hybrid', got 'regression'
-paddpg | other.eps.start=2.0 | other.eps.start: expected a number from 0 to 1, got 2.0
-discrete_sac | learn.alpha=0 | alpha: expected a number above 0
-discrete_sac | other.eps.start=2.0 | other.eps.start: expected a number from 0 to 1
+paddpg,discrete_sac | other.eps.start=2.0 | other.eps.start: expected a number from 0 to 1, got 2.0
 bc | loss_type=l2_loss | policy.loss_type must be 'l1_loss' or 'mse_loss', got 'l2_loss'
 bc | continuous=True | policy.continuous=True, but the environment's actions are discrete
 bc | model.action_space=hybrid | policy 'bc' expects Discrete, MultiDiscrete or Box actions, got 'hybrid': no
@@ -78,21 +63,14 @@ bc | model.bound_type=clip | policy.model.bound_type must be one of None, tanh, 
 bc | offline=False | policy.offline: expected True for policy 'bc', got bool False: leave it out
 a2c | collect.n_sample=None | policy.collect.n_sample
 a2c | learn.value_norm=True | Unknown key 'policy.learn.value_norm'
-a2c | on_policy=False | policy.on_policy: expected True for policy 'a2c'
-a2c | model.lstm_type=lstm | lstm_type=lstm is not possible with policy 'a2c', only with 'ppo'
-acer | unroll_len=0 | policy.unroll_len: expected at least 1, got 0
+a2c,pg,ppo | on_policy=False | policy.on_policy: expected True for policy '
+a2c,impala,ppo_offpolicy | model.lstm_type=lstm | lstm_type=lstm is not possible with policy '
 acer | learn.c_clip_ratio=0 | c_clip_ratio: expected a number above 0
-acer | learn.target_theta=0 | target_theta: expected a number above 0, at most 1
-acer | learn.batch_size=100000 | fewer than policy.learn.batch_size=100000: nothing would be learned
-acer | learn.learning_rate=0.1 | Unknown key 'policy.learn.learning_rate'
-impala | unroll_len=0 | policy.unroll_len: expected at least 1, got 0
+acer,impala | learn.batch_size=100000 | fewer than policy.learn.batch_size=100000: nothing would be learned
 impala | learn.lambda_=1.5 | policy.learn.lambda_: expected a number from 0 to 1
-impala | learn.batch_size=100000 | fewer than policy.learn.batch_size=100000: nothing would be learned
 impala | on_policy=True | policy.on_policy: expected False for policy 'impala'
-impala | model.lstm_type=lstm | lstm_type=lstm is not possible with policy 'impala'
 pg | collect.n_sample=64 | Unknown key 'policy.collect.n_sample'. Known in 'policy.collect': actor_timeout, actors
 pg | collect.n_episode=0 | policy.collect.n_episode: expected at least 1, got 0
-pg | on_policy=False | policy.on_policy: expected True for policy 'pg'
 ppo | learn.dual_clip=0.5 | policy.learn.dual_clip: expected a number above 1, got 0.5
 ppo | learn.target_kl=0.1 | set both
 ppo | learn.kl_early_stop=True | set both
@@ -104,13 +82,15 @@ ppo | learn.clip_scheduler={'epoch_num':0,'min_clip_lambda':0.1} | policy.learn.
 ppo | learn.epoch_per_collect=0 | policy.learn.epoch_per_collect: expected at least 1, got 0
 ppo | learn.clip_ratio=-0.2 | policy.learn.clip_ratio: expected at least 0
 ppo | collect.gae_lambda=1.5 | policy.collect.gae_lambda: expected a number from 0 to 1
-ppo | on_policy=False | policy.on_policy: expected True for policy 'ppo'
 ppo | collect.n_episode=8 | Unknown key 'policy.collect.n_episode'
 ppo | model.lstm_type=lstm model.share_encoder=False | lstm_type=lstm is not possible with share_encoder=False
 ppo | model.lstm_type=rnn | lstm_type must be one of normal, pytorch, lstm, gru, got 'rnn'
+ppo | learn.pretrained_model_path=x | has no effect without a weight: set policy.learn.kl_beta above 0
+ppo | learn.pretrained_model_path=x learn.kl_beta=0.5 learn.kl_adaptive=True learn.target_kl=0.1 | contradicts kl_ad
+ppo | learn.pretrained_model_path=x learn.kl_beta=0.5 model.lstm_type=gru | is not possible with policy.model.lstm_type
+ppo | learn.kl_type=k4 | policy.learn.kl_type must be 'k1', 'k2' or 'k3', got 'k4'
 ppo | model.memory=gtrx | memory: expected 'gtrxl', or a dict with that type
 impala | model.memory=gtrxl | memory=gtrxl is not possible with policy 'impala'
-ppo_offpolicy | model.lstm_type=lstm | lstm_type=lstm is not possible with policy 'ppo_offpolicy'
 ppo_offpolicy | learn.kl_adaptive=True | Unknown key 'policy.learn.kl_adaptive'
 ppo_offpolicy | learn.kl_early_stop=True | Unknown key 'policy.learn.kl_early_stop'
 ppo_offpolicy | learn.target_kl=1.0 | Unknown key 'policy.learn.target_kl'
@@ -164,8 +144,9 @@ SHORT = {
 
 @pytest.mark.parametrize("case", CASES.strip().splitlines())
 def test_a_value_that_cannot_be_is_one_line(case: str) -> None:
-    name, keys, message = case.split(" | ")
+    names, keys, message = case.split(" | ")
     for word, meaning in SHORT.items():
         keys = re.sub(word, meaning, keys)
-    with pytest.raises(ConfigError, match=f"^[^\n]*{re.escape(message)}[^\n]*$"):
-        POLICY_REGISTRY.find(name)(compile_for(name, *(f"policy.{key}" for key in keys.split())).policy)
+    for name in names.split(","):
+        with pytest.raises(ConfigError, match=f"^[^\n]*{re.escape(message)}[^\n]*$"):
+            POLICY_REGISTRY.find(name)(compile_for(name, *(f"policy.{key}" for key in keys.split())).policy)

@@ -99,14 +99,6 @@ def test_a_policy_that_only_acts_explores_with_the_numbers_of_its_checkpoint() -
     assert other.begin_collect(0) == {"share": pytest.approx(0.4)}
 
 
-def test_a_new_run_from_a_saved_model_starts_its_schedules() -> None:
-    policy, other = (weighted(scale=linear(1.0, 2.0, 10, "iteration")) for _ in range(2))
-    forward(policy)
-    state = {key: value for key, value in policy.state_dict().items() if key != "optimizer"}
-    other.load_state_dict(state)
-    assert forward(other)["scale"] == 1.0
-
-
 def test_a_run_without_schedules_is_continued_with_one() -> None:
     plain = weighted()
     for number in range(3):

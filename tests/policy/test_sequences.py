@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,51 +19,61 @@ from ding_lite.utils.tree import tree_leaves
 from ding_lite.worker import SampleCollector
 from dizoo.memory.config import memory_ppo_config, memory_r2d2_config
 from tests.distributed import parity
+from tests.entry.helpers import metrics, result
 from tests.policy.helpers import same_tree
 
 N, T = 6, 20
 LSTM = {"ppo": ["policy.model.lstm_type=lstm"], "r2d2": []}
 
 
-def build(*overrides: str, kind: str = "discrete") -> tuple[Any, Any]:
+OPTIONS = ("policy.learn.value_norm=False", "policy.model.lstm_type=lstm")
+
+
+def build(name: str, *overrides: str, kind: str = "discrete") -> tuple[Any, Any]:
     """Return config and policy, in float64."""
-    words = ["policy.multi_gpu=False", "policy.learn.value_norm=False", "policy.model.lstm_type=lstm", *overrides]
-    cfg = parity.compile_problem("ppo", kind, words)
+    cfg = parity.compile_problem(name, kind, ["policy.multi_gpu=False", *overrides])
     torch.manual_seed(0)
-    policy_cls: Any = POLICY_REGISTRY.find("ppo")
+    policy_cls: Any = POLICY_REGISTRY.find(name)
     return cfg, policy_cls(cfg.policy, policy_cls(cfg.policy, enable_field=()).model.double())
 
 
-def play(*overrides: str, kind: str = "discrete", blocks: int = 1) -> tuple[Any, Any, dict[str, Any]]:
-    """Return config and policy, untrained, and the last of some blocks, with episodes of 2 to 8 steps."""
-    cfg, policy = build(*overrides, kind=kind)
-    env = create_vector_env(cfg.env, N, 0, True)
-    collector = SampleCollector(env, policy, T * N, list(range(N)))
+def play(*overrides: str, kind: str = "discrete", blocks: int = 1) -> tuple[Any, dict[str, Any]]:
+    """Return a policy, untrained, and the last of some blocks, with episodes of 2 to 8 steps."""
+    cfg, policy = build("ppo", *OPTIONS, *overrides, kind=kind)
+    return policy, collect(cfg, policy, T, N, blocks)
+
+
+def collect(cfg: Any, policy: Any, steps: int, num_envs: int, blocks: int = 1) -> dict[str, Any]:
+    """Return the last of some blocks."""
+    env = create_vector_env(cfg.env, num_envs, 0, True)
+    collector = SampleCollector(env, policy, steps * num_envs, list(range(num_envs)))
     for _ in range(blocks):
         block, _ = collector.collect()
     env.close()
-    return cfg, policy, copy.deepcopy(block)
+    return copy.deepcopy(block)
 
 
-def naive_values(policy: Any, block: dict[str, Any], n: int) -> tuple[list[float], list[float]]:
-    """Return V of each row of an environment, and of the observation that followed it, one step at a time."""
+@torch.no_grad()
+def step_by_step(network: Any, block: dict[str, Any], n: int) -> Iterator[tuple[Any, dict[str, Any], dict[str, Any]]]:
+    """Run over the rows of an environment one by one, from the stored state of the first.
+
+    Yield for each row the state before it, None at the start of an episode; the network's output, and its output for
+    the observation that followed.
+    """
     finals = dict(zip(block["final_index"].tolist(), block["final_obs"], strict=True))
+    obs_T, (steps, num_envs) = [*block["obs"][:, n], block["last_obs"][n]], block["reward"].shape
     state: Any = {name: column[0, n][None] for name, column in block["prev_state"].items()}
-    obs_T, own, following = [*block["obs"][:, n], block["last_obs"][n]], [], []
-    for t in range(T):
-        state = None if block["episode_step"][t, n] == 0 else state
-        with torch.no_grad():
-            output = policy.model(obs_T[t].double()[None, None], prev_state=state)
-            state = output["next_state"]
-            next_obs = finals.get(t * N + n, obs_T[t + 1]).double()[None, None]
-            following.append(float(policy.model(next_obs, prev_state=state)["value"]))
-        own.append(float(output["value"]))
-    return own, following
+    for t in range(steps):
+        before = None if block["episode_step"][t, n] == 0 else state
+        output = network(obs_T[t].double()[None, None], prev_state=before)
+        state = output["next_state"]
+        next_obs = finals.get(t * num_envs + n, obs_T[t + 1]).double()[None, None]
+        yield before, output, network(next_obs, prev_state=state)
 
 
 @pytest.mark.parametrize("recompute", [False, True])
 def test_values_are_those_of_one_step_after_the_other(recompute: bool) -> None:
-    _, policy, block = play(blocks=2)  # the second block starts inside episodes
+    policy, block = play(blocks=2)  # the second block starts inside episodes
     assert (block["episode_step"][0] > 0).any()
     if recompute:
         with torch.no_grad():
@@ -71,14 +81,17 @@ def test_values_are_those_of_one_step_after_the_other(recompute: bool) -> None:
                 parameter.add_(0.1 * torch.randn_like(parameter))
     value_TN, next_value_TN = policy._values(policy._to_device(block), recompute=recompute)
     for n in range(N):
-        own, following = naive_values(policy, block, n)
+        rows = list(step_by_step(policy.model, block, n))
+        own, following = (
+            [float(output["value"]) for output in outputs] for outputs in list(zip(*rows, strict=True))[1:]
+        )
         assert value_TN[:, n].tolist() == pytest.approx(own, abs=1e-6)  # observations are float32
         assert next_value_TN[:, n].tolist() == pytest.approx(following, abs=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["discrete", "hybrid"])
 def test_an_unchanged_model_gives_the_logits_and_values_of_the_collect_again(kind: str) -> None:
-    _, policy, block = play("policy.learn.batch_size=40", kind=kind, blocks=2)
+    policy, block = play("policy.learn.batch_size=40", kind=kind, blocks=2)
     batches = list(policy.batches(block))
     assert len(batches) == 10 * N // 2  # 40 steps are two sequences of 20
     for batch in batches:
@@ -92,7 +105,7 @@ def test_an_unchanged_model_gives_the_logits_and_values_of_the_collect_again(kin
 
 
 def test_minibatches_hold_whole_sequences_and_every_sample_once() -> None:
-    _, policy, block = play(
+    policy, block = play(
         "policy.learn.batch_size=60", "policy.learn.epoch_per_collect=1", "policy.learn.adv_norm=False"
     )
     adv_TN, return_TN = estimate_advantages(policy, block, *policy._values(policy._to_device(block), False))
@@ -117,7 +130,7 @@ def test_minibatches_hold_whole_sequences_and_every_sample_once() -> None:
 
 
 def test_the_gradient_reaches_back_through_time_but_not_past_the_start_of_an_episode() -> None:
-    _, policy, block = play(
+    policy, block = play(
         "policy.collect.n_sample=120", "policy.learn.batch_size=120", "policy.learn.epoch_per_collect=1"
     )
     (batch,) = policy.batches(block)
@@ -179,15 +192,14 @@ def test_it_learns_what_needs_a_memory(name: str, core: str, tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
     words = ["env.length=4", f"policy.model.{core}", "policy.eval.evaluator.eval_freq=40"]
     train(name, "run", *words, max_env_step=8000)
-    assert json.loads(Path("run/result.json").read_text())["stop_reason"] == "stop_value"
+    assert result(Path("run"))["stop_reason"] == "stop_value"
 
 
 def test_without_a_memory_it_stays_at_chance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     words = ["env.length=4", "policy.model.lstm_type=None", "env.n_evaluator_episode=256"]
     train("ppo", "run", *words, max_env_step=4096)
-    lines = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
-    returns = [line["eval/return_mean"] for line in lines if "eval/return_mean" in line]
+    returns = [line["eval/return_mean"] for line in metrics(Path("run")) if "eval/return_mean" in line]
     assert len(returns) > 2
     assert max(returns) < 0.35  # 0 in the mean of 256 episodes, with a standard deviation of 1/16
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ding_lite.model import QACDIST
 from ding_lite.utils import ConfigError
-from tests.policy.continuous.helpers import LineActor, line_batch, losses, make_batch, make_qac
+from tests.policy.continuous.helpers import LineActor, line_batch, losses, make_qac
 
 
 class ThreeAtoms(nn.Module):
@@ -30,8 +30,8 @@ class Atoms(nn.Module):
         self.actor, self.critic = LineActor(normal=False), ThreeAtoms()
 
 
-def hand(**batch: Any) -> Any:
-    return make_qac("d4pg", "model.v_min=0.0", "model.v_max=2.0", "model.n_atom=3", model=Atoms()), line_batch() | batch
+def hand() -> Any:
+    return make_qac("d4pg", "model.v_min=0.0", "model.v_max=2.0", "model.n_atom=3", model=Atoms()), line_batch()
 
 
 def softmax(*logits: float) -> list[float]:
@@ -58,15 +58,6 @@ def test_the_critic_learns_the_projected_distribution() -> None:
     assert figures["q_value"].item() == pytest.approx(mean[1] + 2 * mean[2], rel=1e-5)
 
 
-def test_a_terminal_state_leaves_the_reward_alone_and_weights_weigh() -> None:
-    policy, batch = hand(done=torch.tensor([True]))
-    expected = cross_entropy([0.0, 1.0, 0.0], 0.0, 0.1, 0.5)
-    assert losses(policy, batch)["critic"][0].item() == pytest.approx(expected, rel=1e-5)
-    loss, figures = losses(policy, batch | {"weight": torch.tensor([0.25])})["critic"]
-    assert loss.item() == pytest.approx(0.25 * expected, rel=1e-5)
-    assert figures["priority"].item() == pytest.approx(expected, rel=1e-5)
-
-
 def test_the_actor_climbs_the_mean_of_the_distribution() -> None:
     policy, batch = hand()
     loss, _ = losses(policy, batch)["actor"]
@@ -76,21 +67,6 @@ def test_the_actor_climbs_the_mean_of_the_distribution() -> None:
     loss.backward()
     # d mean / da = p_1 (1 - mean), d pi / d slope = 0.5
     assert policy.model.actor.slope.grad.item() == pytest.approx(-0.5 * p[1] * (1 - mean), rel=1e-4)
-
-
-def test_the_atoms_of_the_loss_are_those_of_the_model() -> None:
-    policy = make_qac("d4pg", "model.v_min=-7.0", "model.v_max=3.0", "model.n_atom=6")
-    with torch.no_grad():
-        policy._target_critic.head[-1].weight.zero_()
-        policy._target_critic.head[-1].bias.copy_(torch.tensor([0.0, 50.0, 0.0, 0.0, 0.0, 0.0]))  # certain of -5
-        policy.model.critic.head[-1].weight.zero_()
-        policy.model.critic.head[-1].bias.copy_(torch.arange(6.0))
-    batch = make_batch(4) | {"reward": torch.full((4,), 4.0), "done": torch.zeros(4).bool()}
-    batch["value_gamma"] = torch.ones(4)
-    _, figures = losses(policy, policy._prepare(batch))["critic"]
-    p = softmax(*range(6))
-    assert figures["priority"].tolist() == pytest.approx([-math.log(p[3])] * 4)  # 4 - 5 = -1
-    assert figures["q_value"].tolist() == pytest.approx([sum(x * (2 * k - 7) for k, x in enumerate(p))] * 4, rel=1e-5)
 
 
 def test_a_model_of_the_users_needs_no_keys_but_must_have_the_atoms_of_the_config() -> None:

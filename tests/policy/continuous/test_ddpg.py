@@ -76,12 +76,6 @@ def test_actor_and_targets_move_once_in_a_few_iterations(kind: str, freq: int) -
     assert moved == [step % freq == freq - 1 for step in range(6)]
 
 
-def test_target_noise_is_drawn_for_every_sample_and_only_if_it_is_used() -> None:
-    for kind in ("td3", "td3_bc"):
-        assert len(make_qac(kind)._draw_noise(make_batch(64))["target"].unique()) == 128
-    assert make_qac("ddpg")._draw_noise(make_batch(64)) == {}
-
-
 def added_noise(policy: DDPGPolicy, steps: int, num_envs: int) -> torch.Tensor:
     """Return the noise of several steps `[T, N, D]`; the actor's action is small, so that nothing is clipped."""
     obs = np.full((num_envs, OBS), 0.01, np.float32)

@@ -41,8 +41,8 @@ def test_a_target_of_redq_is_the_smallest_of_the_critics_that_were_drawn(min_num
     assert policy._critic_loss(batch)[0].item() == pytest.approx(expected, rel=1e-4)
 
 
-def test_redq_draws_critics_for_each_update_and_a_resumed_run_draws_the_same() -> None:
-    policy, other = (make_qac("redq", "model.ensemble_num=6", "learn.actor_update_freq=3") for _ in range(2))
+def test_redq_draws_critics_for_each_update_and_rarely_moves_its_actor() -> None:
+    policy = make_qac("redq", "model.ensemble_num=6", "learn.actor_update_freq=3")
     drawn, actors = [], []
     for _ in range(7):
         drawn.append(with_noise(policy, make_batch(8))["noise"]["critics"].tolist())
@@ -51,9 +51,6 @@ def test_redq_draws_critics_for_each_update_and_a_resumed_run_draws_the_same() -
     assert len({tuple(sorted(critics)) for critics in drawn}) > 2
     moved = [not torch.equal(*pair) for pair in itertools.pairwise(actors)]
     assert moved == [False, False, True, False, False, True]
-    other.load_state_dict(policy.state_dict())
-    pair = [with_noise(one, make_batch(8))["noise"]["critics"].tolist() for one in (policy, other)]
-    assert pair[0] == pair[1]
     q = policy.model.critic(torch.zeros(5, 3), torch.zeros(5, 2))
     assert q.shape == (6, 5)
 

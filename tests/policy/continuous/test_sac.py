@@ -97,9 +97,3 @@ def test_new_networks_begin_near_0_as_in_di_engine_and_given_ones_are_left_alone
     model = copy.deepcopy(policy.model)
     again = make_qac(kind, "learn.init_w=1.0", model=model).model.actor
     assert all(torch.equal(a, b) for a, b in zip(again.parameters(), policy.model.actor.parameters(), strict=True))
-
-
-def test_noise_is_drawn_apart_for_both_losses_and_every_sample() -> None:
-    noise = make_qac("sac")._draw_noise(make_batch(64))
-    assert {name: tuple(value.shape) for name, value in noise.items()} == {"next": (64, 2), "actor": (64, 2)}
-    assert len(torch.cat([noise["next"], noise["actor"]]).unique()) == 256

@@ -1,4 +1,4 @@
-"""Behaviour cloning: its loss and gradient by hand, each kind of action and observation learned from synthetic data."""
+"""Behaviour cloning: its loss and gradient by hand, for each kind of action."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from ding_lite.policy import BCPolicy
 from tests.policy.helpers import build_policy
 
 LN = math.log
-IMAGE = [4, 36, 36]
-SIZES = {"vector": (5, [32, 16]), "image": (IMAGE, [4, 6, 6, 16])}
 
 
 class Table(nn.Module):
@@ -37,11 +35,9 @@ class Branches(Table):
         return {"logit": {"branches": (obs @ self.rows).unflatten(-1, (2, 3)).masked_fill(lacking, -torch.inf)}}
 
 
-def make_bc(*overrides: str, model: nn.Module | None = None, obs: str = "vector", space: str = "discrete") -> BCPolicy:
-    """Build a small policy of three discrete actions or two dimensions; overrides without their `policy.`."""
-    shape, sizes = SIZES[obs]
-    actions = {"discrete": 3, "multi_discrete": [3, 2]}.get(space, 2)
-    network = dict(obs_shape=shape, action_shape=actions, action_space=space, encoder_hidden_size_list=sizes)
+def make_bc(*overrides: str, model: nn.Module | None = None, space: str = "discrete") -> BCPolicy:
+    """Build a small policy of two actions or dimensions; overrides without their `policy.`."""
+    network = dict(obs_shape=5, action_shape=2, action_space=space, encoder_hidden_size_list=[32, 16])
     return build_policy("bc", network, *overrides, model=model)
 
 
@@ -113,48 +109,6 @@ def test_actions_of_another_shape_than_the_models_are_no_pairs_of_all_with_all()
     policy = make_bc(model=Table([[1.0], [2.0]], "action"))
     with pytest.raises(ValueError, match=r"the model's shape \(2, 1\), got \(2,\)"):
         policy.loss({"obs": torch.eye(2), "action": torch.zeros(2)})
-
-
-def expert_data(obs: str, space: str, size: int = 256) -> dict[str, Tensor]:
-    """Return what an expert did that looks at the first features, or at the first pixels."""
-    gen = torch.Generator().manual_seed(0)
-    features = torch.randn(size, 5, generator=gen)
-    if obs == "image":
-        sign = features[:, :3].sign()[:, :, None, None]
-        image = torch.randint(100, (size, *IMAGE), generator=gen)
-        image[:, :3] += (100 * (sign > 0)).long()  # three planes are bright or dark
-        batch, features = {"obs": image.to(torch.uint8)}, sign.flatten(1)
-    else:
-        batch = {"obs": features}
-    right, up = (features[:, :2] > 0).long().unbind(-1)
-    if space == "discrete":
-        return batch | {"action": right + up}
-    if space == "multi_discrete":
-        return batch | {"action": torch.stack([right + up, up], -1)}
-    return batch | {"action": torch.stack([features[:, 0].tanh(), 0.5 * features[:, 1].sign()], -1)}
-
-
-@pytest.mark.parametrize(
-    ("obs", "space"),
-    [*(("vector", space) for space in ("discrete", "multi_discrete", "continuous")), ("image", "discrete")],
-)
-def test_an_experts_actions_are_learned(obs: str, space: str) -> None:
-    torch.manual_seed(0)
-    policy, data = make_bc("learn.learning_rate=0.003", obs=obs, space=space), expert_data(obs, space)
-    figure = "action_error" if space == "continuous" else "accuracy"
-    figures = []
-    for step in range(200):
-        rows = torch.arange(64) + 64 * (step % 4)
-        output = policy.learn({key: value[rows] for key, value in data.items()})
-        figures.append(output[figure].mean().item())
-    played = policy.act(data["obs"].numpy(), explore=False)["action"]
-    if space != "continuous":
-        assert figures[0] < 0.6  # three actions
-        assert (played == data["action"]).float().mean() > 0.95
-    else:
-        assert figures[0] > 0.4
-        assert (played - data["action"]).abs().mean() < 0.1
-    assert figure in policy.monitor_vars()
 
 
 def test_unbounded_actions_may_leave_what_tanh_allows() -> None:

@@ -71,13 +71,9 @@ def test_the_lagrange_multiplier_weighs_the_conservative_term() -> None:
     assert losses(policy, batch)["critic"][0].item() - one == pytest.approx(2.0 * 2.0 * (gap(1.0) + gap(2.0)), rel=1e-5)
 
 
-def test_noise_is_drawn_apart_for_every_purpose_and_uniform_actions_fill_the_range() -> None:
-    policy = make_qac("cql", "learn.num_actions=50")
-    noise = policy._draw_noise(make_batch(16))
-    assert {name: tuple(value.shape) for name, value in noise.items()} == {
-        "now": (50, 16, 2), "next": (50, 16, 2), "uniform": (50, 16, 2), "actor": (16, 2)
-    }  # fmt: skip
-    assert not torch.equal(noise["now"], noise["next"])
+def test_uniform_actions_fill_the_range_and_others_are_normal() -> None:
+    noise = make_qac("cql", "learn.num_actions=50")._draw_noise(make_batch(16))
+    assert noise["uniform"].shape == (50, 16, 2)
     assert -1 <= noise["uniform"].min() < -0.95
     assert 0.95 < noise["uniform"].max() <= 1
     assert noise["now"].std().item() == pytest.approx(1.0, abs=0.05)

@@ -142,19 +142,6 @@ def test_a_cut_inside_a_sequence(terminal: bool) -> None:
     assert figures["critic_loss"].item() == pytest.approx((target**2 + (QRET[1] - 3) ** 2) / 4, rel=1e-5)
 
 
-def test_the_average_policy_follows_slowly() -> None:
-    policy = hand_policy("learn.target_theta=0.25", "learn.learning_rate_actor=0.1", "learn.learning_rate_critic=0.01")
-    output = policy.learn(hand_batch())
-    moved = policy.model.actor.rows
-    assert moved.abs().max().item() == pytest.approx(0.1, rel=1e-4)  # Adam's first step is the learning rate
-    torch.testing.assert_close(policy._average_model.actor.rows, 0.25 * moved.detach())
-    change = (policy.model.critic.rows - Table().critic.rows).abs().max().item()
-    assert change == pytest.approx(0.01, rel=1e-3)
-    assert set(policy.monitor_vars()) <= set(output)
-    _, figures = policy.loss(hand_batch())
-    assert figures["kl_div"].max().item() > 1e-5
-
-
 def test_it_stores_the_logits_that_it_sampled_from_and_evaluates_the_likeliest() -> None:
     policy, obs = make_acer(), torch.randn(4, OBS).numpy()
     output = policy.act(obs)

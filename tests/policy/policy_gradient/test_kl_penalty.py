@@ -99,29 +99,6 @@ def test_replay_has_the_logits_too(path: str) -> None:
     assert policy.learn(batch)["kl_div"].isfinite()
 
 
-def test_target_kl_still_ends_the_updates_by_the_old_policy(path: str) -> None:
-    policy = close_to(path, "learn.kl_early_stop=True", "learn.target_kl=1e-9")
-    outputs = learn(policy, make_block(policy))
-    assert outputs[-1].keys() >= {"kl", "kl_div"}
-    assert len(outputs) < 10 * 8  # ten epochs of eight minibatches
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["learn.kl_beta=0.0"], "has no effect without a weight: set policy.learn.kl_beta above 0"),
-        (["learn.kl_adaptive=True", "learn.target_kl=0.1"], "contradicts kl_adaptive=True"),
-        (["model.lstm_type=gru"], "is not possible with policy.model.lstm_type"),
-        (["learn.kl_type=k4"], "policy.learn.kl_type must be 'k1', 'k2' or 'k3', got 'k4'"),
-    ],
-)
-def test_contradictions_are_config_errors(path: str, overrides: list[str], message: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        close_to(path, *overrides)
-    assert message in str(error.value)
-    assert "\n" not in str(error.value)
-
-
 def test_a_checkpoint_that_does_not_fit_is_one_clear_line(path: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="does not have this policy's model: size mismatch") as error:
         close_to(path, model=VAC(OBS, 2, encoder_hidden_size_list=[16, 8]))

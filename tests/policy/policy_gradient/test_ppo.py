@@ -85,20 +85,6 @@ def test_dual_clip_bounds_what_a_bad_action_that_became_likely_costs() -> None:
         assert output["policy_loss"].item() == pytest.approx(-(2.4 + second) / 2, rel=1e-5)
 
 
-def test_the_ratio_of_a_hybrid_action_is_that_of_both_parts() -> None:
-    # The type's ratio is 0.75 / 0.5 = 1.5. Of the argument 1, mu went from 0 to 1/2 with sigma 1:
-    # (1 - 1/4) / 2 = 0.375 in logarithms.
-    model = Table({"action_type": NEW, "action_args": {"mu": [[0.5], [0.5]], "sigma": [[1.0], [1.0]]}}, [1.0, -1.0])
-    policy = make_actor("ppo", "learn.clip_ratio=100.0", model=model)
-    old = {"action_type": torch.zeros(2, 2), "action_args": {"mu": torch.zeros(2, 1), "sigma": torch.ones(2, 1)}}
-    action = {"action_type": torch.tensor([0, 0]), "action_args": torch.ones(2, 1)}
-    _, output = policy.loss(table_batch() | {"logit": old, "action": action})
-    assert output["policy_loss"].item() == pytest.approx(-1.5 * math.exp(0.375) * (2 - 1) / 2, rel=1e-5)
-    assert output["approx_kl"].item() == pytest.approx(-LN(1.5) - 0.375, rel=1e-5)
-    normal = 0.5 * LN(2 * math.pi * math.e)
-    assert output["entropy"].item() == pytest.approx(ENTROPY + normal, rel=1e-5)
-
-
 # -- the step ---------------------------------------------------------------------------------------------------------
 
 
@@ -161,11 +147,6 @@ def collect_with(policy: Any, kl: list[float]) -> int:
     for count, _ in enumerate(policy.batches(make_block(policy)), 1):
         policy._kl.append(torch.tensor(kl[count - 1]))
     return count
-
-
-def test_the_update_beyond_one_and_a_half_times_the_target_is_the_last() -> None:
-    policy = make_actor("ppo", *EAGER, "learn.target_kl=0.02", "learn.kl_early_stop=True")
-    assert collect_with(policy, [0.01, 0.0299, 0.0301, 0.0]) == 3
 
 
 def test_an_earlier_collects_kl_does_not_count() -> None:

@@ -14,16 +14,21 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from tests.distributed import parity
 
 
+def problem(name: str, *words: str) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+    """Return a policy whose target network differs from the online one, a batch of single steps, and their `obs`."""
+    options = [f"policy.{word}" for word in ("unroll_len=1", "model.lstm_type=None", *words)]
+    cfg = parity.compile_problem(name, "agents", options)
+    policy: Any = parity.create_policy(cfg)
+    batch = parity.replay_everything(cfg, policy.to_samples(parity.collect_block(cfg)), parity.NUM_ENVS)
+    policy.learn(batch)
+    return policy, batch, {key: part[0] for key, part in batch["obs"].items()}
+
+
 @pytest.mark.parametrize("mixer", [True, False])
 @pytest.mark.parametrize("double", [True, False])
 def test_the_target_mixes_the_largest_values_of_allowed_actions(mixer: bool, double: bool) -> None:
-    words = ["unroll_len=1", "model.lstm_type=None", f"model.mixer={mixer}", f"learn.double_q={double}"]
-    cfg = parity.compile_problem("qmix", "agents", [f"policy.{word}" for word in words])
-    policy: Any = parity.create_policy(cfg)
-    batch = parity.replay_everything(cfg, policy.to_samples(parity.collect_block(cfg)), parity.NUM_ENVS)
-    policy.learn(batch)  # the target network is another one from now on
-    target = policy._target_model
-    now, after = {key: part[0] for key, part in batch["obs"].items()}, batch["last_obs"]
+    policy, batch, now = problem("qmix", f"model.mixer={mixer}", f"learn.double_q={double}")
+    target, after = policy._target_model, batch["last_obs"]
     q_BMA, target_BMA, chooser_BMA = (
         network({key: part[None] for key, part in obs.items()})["logit"][0]
         for network, obs in ((policy.model, now), (target, after), (policy.model if double else target, after))
@@ -31,7 +36,7 @@ def test_the_target_mixes_the_largest_values_of_allowed_actions(mixer: bool, dou
     q_B = policy.model(now["global_state"], mode="mix", q_XM=q_BMA.gather(-1, batch["action"][0][..., None])[..., 0])
     best_BM = target_BMA.gather(-1, chooser_BMA.argmax(-1, keepdim=True))[..., 0]
     next_B = target(after["global_state"], mode="mix", q_XM=best_BM)["total_q"]
-    y_B = batch["reward"][0] + cfg.policy.discount_factor * next_B * ~batch["done"][0]
+    y_B = batch["reward"][0] + policy.current_config.discount_factor * next_B * ~batch["done"][0]
     error_B = y_B.detach() - q_B["total_q"]
     loss, figures = policy.loss(batch)
     torch.testing.assert_close(loss, error_B.square().mean())
@@ -76,11 +81,7 @@ def test_di_engines_names_of_shapes_and_sizes_are_taken() -> None:
 
 @pytest.mark.parametrize("optimistic", [True, False])
 def test_weighted_qmix_counts_errors_at_good_actions_more(optimistic: bool) -> None:
-    words = ["unroll_len=1", "model.lstm_type=None", f"learn.wqmix_ow={optimistic}", "learn.alpha=0.25"]
-    cfg = parity.compile_problem("wqmix", "agents", [f"policy.{word}" for word in words])
-    policy: Any = parity.create_policy(cfg)
-    batch = parity.replay_everything(cfg, policy.to_samples(parity.collect_block(cfg)), parity.NUM_ENVS)
-    policy.learn(batch)  # the target network is another one from now on
+    policy, batch, now = problem("wqmix", f"learn.wqmix_ow={optimistic}", "learn.alpha=0.25")
 
     def both(network: Any, obs: dict[str, Any]) -> torch.Tensor:
         return network({key: part[None] for key, part in obs.items()})["both"][0]
@@ -89,12 +90,11 @@ def test_weighted_qmix_counts_errors_at_good_actions_more(optimistic: bool) -> N
         q_B2M = torch.stack([q_B2MA[:, i].gather(-1, action_BM[..., None])[..., 0] for i in (0, 1)], 1)
         return network(obs["global_state"], mode="mix", q_X2M=q_B2M)["total_q"].unbind(-1)
 
-    now, after = {key: part[0] for key, part in batch["obs"].items()}, batch["last_obs"]
-    online, target = policy.model, policy._target_model
+    online, target, after = policy.model, policy._target_model, batch["last_obs"]
     q_B2MA, action_BM = both(online, now), batch["action"][0]
     total_B, star_B = mixed(online, now, q_B2MA, action_BM)
     _, next_B = mixed(target, after, both(target, after), both(online, after)[:, 0].argmax(-1))
-    y_B = (batch["reward"][0] + cfg.policy.discount_factor * next_B * ~batch["done"][0]).detach()
+    y_B = (batch["reward"][0] + policy.current_config.discount_factor * next_B * ~batch["done"][0]).detach()
     best_BM = q_B2MA[:, 0].argmax(-1)
     _, best_star_B = mixed(online, now, q_B2MA, best_BM)
     good_B = total_B < y_B if optimistic else (best_BM == action_BM).all(-1) | (y_B > best_star_B)

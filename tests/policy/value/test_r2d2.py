@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
@@ -10,36 +9,25 @@ import pytest
 import torch
 from torch import Tensor
 
-from ding_lite.envs import create_vector_env
 from ding_lite.rl_utils.td import value_inv_transform, value_transform
-from ding_lite.utils.registry import BUFFER_REGISTRY, POLICY_REGISTRY
+from ding_lite.utils.registry import BUFFER_REGISTRY
 from ding_lite.utils.tree import tree_map
-from ding_lite.worker import SampleCollector
-from tests.distributed import parity
 from tests.policy.helpers import target_of
+from tests.policy.test_sequences import build, collect, step_by_step
 
 N, T, UNROLL = 3, 30, 5
 
 
-def build(*overrides: str) -> tuple[Any, Any]:
-    """Return config and policy, in float64, with a target network that differs from the online one."""
-    words = [f"policy.unroll_len={UNROLL}", "policy.nstep=3", "policy.discount_factor=0.9", *overrides]
-    cfg = parity.compile_problem("r2d2", "discrete", ["policy.burnin_step=2", "policy.multi_gpu=False", *words])
-    torch.manual_seed(0)
-    policy_cls: Any = POLICY_REGISTRY.find("r2d2")
-    policy = policy_cls(cfg.policy, policy_cls(cfg.policy, enable_field=()).model.double())
+def play(*overrides: str) -> tuple[Any, Any, dict[str, Any]]:
+    """Return config and policy, untrained, and a block of episodes of 2 to 8 steps, terminated or truncated.
+
+    The policy's target network differs from the online one.
+    """
+    words = ["burnin_step=2", f"unroll_len={UNROLL}", "nstep=3", "discount_factor=0.9"]
+    cfg, policy = build("r2d2", *(f"policy.{word}" for word in words), *overrides)
     for parameter in target_of(policy).values():
         parameter.add_(torch.randn_like(parameter) * 0.3)
-    return cfg, policy
-
-
-def play(*overrides: str) -> tuple[Any, Any, dict[str, Any]]:
-    """Return config and policy, untrained, and a block of episodes of 2 to 8 steps, terminated or truncated."""
-    cfg, policy = build(*overrides)
-    env = create_vector_env(cfg.env, N, 0, True)
-    block, _ = SampleCollector(env, policy, T * N, list(range(N))).collect()
-    env.close()
-    return cfg, policy, copy.deepcopy(block)
+    return cfg, policy, collect(cfg, policy, T, N)
 
 
 def replay_of(cfg: Any, block: dict[str, Any], kind: str = "uniform") -> Any:
@@ -53,48 +41,24 @@ def to_double(leaf: Tensor) -> Tensor:
     return leaf.double() if leaf.is_floating_point() else leaf
 
 
-def value(network: Any, obs: Tensor, state: Any) -> tuple[Tensor, Any]:
-    """Return Q `[A]` and the new state of one observation after a state, None at the start of an episode."""
-    with torch.no_grad():
-        output = network(obs.double()[None, None], prev_state=state)
-    return output["logit"][0, 0], output["next_state"]
-
-
 def test_the_state_before_each_step_is_stored_and_begins_anew_with_each_episode() -> None:
     _, policy, block = play()
     for n in range(N):
-        state: Any = None
-        for t in range(T):
-            state = None if block["episode_step"][t, n] == 0 else state
+        for t, (state, _, _) in enumerate(step_by_step(policy.model, block, n)):
             for name, column in block["prev_state"].items():
                 expected = torch.zeros_like(column[t, n]) if state is None else state[name][0]
                 torch.testing.assert_close(column[t, n], expected, rtol=0, atol=1e-12)
-            _, state = value(policy.model, block["obs"][t, n], state)
     assert (block["episode_step"] == 0).sum() > 3 * N
-
-
-def values_of_rows(network: Any, block: dict[str, Any], n: int) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the values of each row, and those of the observation that followed it, from the start of each episode.
-
-    A network whose states are not the stored ones runs from the stored state of the first row.
-    """
-    finals = dict(zip(block["final_index"].tolist(), block["final_obs"], strict=True))
-    obs_T = [*block["obs"][:, n], block["last_obs"][n]]
-    state: Any = {name: column[0, n][None] for name, column in block["prev_state"].items()}
-    own, following = [], []
-    for t in range(T):
-        state = None if block["episode_step"][t, n] == 0 else state
-        q, state = value(network, obs_T[t], state)
-        own.append(q)
-        following.append(value(network, finals.get(t * N + n, obs_T[t + 1]), state)[0])
-    return own, following
 
 
 def errors(cfg: Any, policy: Any, block: dict[str, Any], n: int, rescale: bool) -> list[float]:
     """Return the n-step errors of each row of an environment."""
     gamma, nstep = cfg.policy.discount_factor, cfg.policy.nstep
-    own, following = values_of_rows(policy.model, block, n)
-    _, target = values_of_rows(policy._target_model, block, n)
+    online, target_rows = (
+        [[output["logit"][0, 0] for output in row[1:]] for row in step_by_step(network, block, n)]
+        for network in (policy.model, policy._target_model)
+    )
+    (own, following), (_, target) = (list(zip(*rows, strict=True)) for rows in (online, target_rows))
     found = []
     for t in range(T - nstep + 1):
         total, discount, last = 0.0, 1.0, t
