@@ -13,15 +13,6 @@ from ding_lite.utils import ConfigError
 SHAPE = {"action_type_shape": 3, "action_args_shape": 2}
 
 
-def test_both_modes_return_the_documented_shapes() -> None:
-    model, obs = HybridQAC(4, SHAPE, twin_critic=True), torch.randn(5, 4) * 100
-    output = model(obs, mode="compute_actor")
-    assert {name: value.shape for name, value in output.items()} == {"logit": (5, 3), "action_args": (5, 2)}
-    assert 0.5 < output["action_args"].abs().max() <= 1
-    inputs = {"obs": obs, "logit": output["logit"], "action": {"action_args": output["action_args"]}}
-    assert model(inputs, mode="compute_critic")["q_value"].shape == (2, 5)
-
-
 def test_the_critic_takes_a_type_as_its_number_as_probabilities_and_as_logits() -> None:
     model, obs, args = HybridQAC(4, SHAPE), torch.randn(3, 4), torch.rand(3, 2)
     number = model.critic(obs, action={"action_type": torch.tensor([2, 0, 1]), "action_args": args})
@@ -34,18 +25,7 @@ def test_the_critic_takes_a_type_as_its_number_as_probabilities_and_as_logits() 
     assert not torch.allclose(doubtful, sure)
 
 
-SHAPE = {"action_type_shape": 3, "action_args_shape": 2}
 MASK = [[1, 0], [0, 1], [0, 0]]
-
-
-def test_modes_of_pdqn_return_the_documented_shapes() -> None:
-    model, obs = PDQN(4, SHAPE, [16, 8]), torch.randn(5, 4) * 100
-    args = model(obs, mode="compute_continuous")["action_args"]
-    assert args.shape == (5, 2)
-    assert 0.5 < args.abs().max() <= 1
-    output = model({"state": obs, "action_args": args}, mode="compute_discrete")
-    assert output["logit"].shape == (5, 3)
-    assert torch.equal(output["action_args"], args)
 
 
 def dependence(**options: Any) -> list[list[bool]]:

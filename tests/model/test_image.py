@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from ding_lite.model import ConvEncoder, create_encoder, image
-from ding_lite.utils import ConfigError
+from ding_lite.model import ConvEncoder, image
 
 
 def nature(encoder: Any) -> nn.Sequential:
@@ -54,22 +53,6 @@ def test_uint8_images_are_scaled_to_one(dtype: torch.dtype) -> None:
     torch.testing.assert_close(encoder(x), encoder(x.to(dtype) / 255))
 
 
-@pytest.mark.parametrize(
-    ("obs_shape", "sizes", "activation", "message"),
-    [
-        ([4, 84], [32], "relu", "obs_shape"),
-        ([4, 20, 20], [32, 64, 64, 512], "relu", "too small"),
-        ([4, 84, 84], [128, 64], "relu", "encoder_hidden_size_list"),
-        (4, [32], "relus", "activation"),
-    ],
-)
-def test_what_cannot_be_built_is_one_clear_line(
-    obs_shape: int | list[int], sizes: list[int], activation: str, message: str
-) -> None:
-    with pytest.raises(ConfigError, match=message):
-        create_encoder(obs_shape, sizes, activation)
-
-
 def plain(encoder: Any, strides: list[int], paddings: list[int], x: torch.Tensor) -> torch.Tensor:
     """The function of an encoder with layer normalisation, from torch's functions and its weights."""
     for (layer, norm), stride, padding in zip(list(encoder)[:-1], strides, paddings, strict=True):
@@ -94,18 +77,3 @@ def test_other_kernels_strides_paddings_and_layer_normalisation(bytes_: bool) ->
     x = torch.randint(256, (2, 3, 20, 12), dtype=torch.uint8)
     expected = plain(encoder, [2, 1], [1, 0], x / 255)
     torch.testing.assert_close(encoder(x if bytes_ else x / 255), expected, atol=1e-5, rtol=1e-4)
-
-
-def test_lists_of_different_lengths_and_small_images_say_what_to_set() -> None:
-    with pytest.raises(
-        ConfigError, match=r"kernel_size=\[4, 3\], stride=\[2\], padding=\[0, 0\]: give lists of the same"
-    ):
-        ConvEncoder([3, 20, 20], [4, 4, 8], "relu", [4, 3], [2])
-    with pytest.raises(ConfigError, match=r"channels of 2 convolutions, .* like \[64, 64, 512\], got \[4, 4, 4, 8\]"):
-        ConvEncoder([3, 20, 20], [4, 4, 4, 8], "relu", [4, 3], [2, 1])
-    # 1 pixel needs 3 of the first layer's output, which need (3 - 1) 2 + 4 - 2 = 6
-    with pytest.raises(
-        ConfigError, match=r"kernel_size=\[4, 3\] and stride=\[2, 1\], images need 6 x 6 pixels.*kernel_size=\["
-    ):
-        ConvEncoder([3, 5, 20], [4, 4, 8], "relu", [4, 3], [2, 1], [1, 0])
-    assert ConvEncoder([3, 6, 6], [4, 4, 8], "relu", [4, 3], [2, 1], [1, 0])(torch.rand(1, 3, 6, 6)).shape == (1, 8)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,70 +91,12 @@ def test_a_mistake_is_found_when_the_config_compiles(encoder: Any, message: str)
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("encoder", "obs_shape", "sizes", "message"),
-    [
-        ("impala", 4, [8, 8], r"'impala' encodes images \(channels, height, width\), got obs_shape 4"),
-        ("fc", [3, 8, 8], [8, 8], r"'fc' encodes vectors, got obs_shape \[3, 8, 8\]"),
-        ("conv", dict(a=4, b=dict(c=[5])), [8, 8], r"'conv' encodes images"),
-        ("fc", 4, [], r"'fc' needs the sizes of its layers: set policy\.model\.encoder_hidden_size_list"),
-    ],
-)
-def test_an_encoder_that_does_not_fit_the_observation_is_refused(
-    encoder: str, obs_shape: Any, sizes: list[int], message: str
-) -> None:
-    with pytest.raises(ConfigError, match=message):
-        create_encoder(obs_shape, sizes, "relu", encoder)
-
-
 def test_parts_of_a_dict_get_the_encoder_that_fits_them() -> None:
     shape = dict(camera=[3, 16, 16], inner=dict(front=[1, 16, 16], joints=5))
     encoder: Any = create_encoder(shape, [4, 4, 4, 8], "relu", dict(type="impala", nblock=1))
     assert sum(isinstance(module, IMPALAConvEncoder) for module in encoder.modules()) == 2
     obs = dict(camera=torch.rand(2, 3, 16, 16), inner=dict(front=torch.rand(2, 1, 16, 16), joints=torch.rand(2, 5)))
     assert encoder(obs).shape == (2, 8)
-
-
-OWN = """
-import torch
-from torch import nn
-
-from ding_lite.utils import ENCODER_REGISTRY
-
-
-@ENCODER_REGISTRY.register("encoder_test_sine")
-class Sine(nn.Module):
-    def __init__(self, obs_shape, hidden_size_list, activation, scale: float = 1.0):
-        super().__init__()
-        self.layer, self.scale = nn.Linear(obs_shape[0], hidden_size_list[-1]), scale
-
-    def forward(self, obs):
-        return torch.sin(self.scale * self.layer(obs))
-"""
-
-
-@pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    (tmp_path / "encoder_test_own.py").write_text(OWN)
-    monkeypatch.syspath_prepend(tmp_path)
-    yield "encoder_test_own"
-    ENCODER_REGISTRY.pop("encoder_test_sine", None)
-    sys.modules.pop("encoder_test_own", None)
-
-
-def test_an_encoder_of_ones_own_comes_by_import_names_and_acts(own: str) -> None:
-    network = dict(encoder_hidden_size_list=[8], encoder=dict(type="encoder_test_sine", scale=3))
-    main = dict(env=dict(env_id="CartPole-v1"), policy=dict(model=network))
-    create = dict(policy=dict(type="dqn", import_names=[own]))
-    setup = prepare_run((main, create), 0, None, None, [], pipeline="serial_pipeline")
-    policy: Any = setup.create_policy()
-    encoder = policy.model.encoder
-    assert (type(encoder).__name__, encoder.scale, encoder.layer.in_features) == ("Sine", 3, 4)
-    assert policy.act(torch.zeros(6, 4).numpy(), explore=False)["action"].shape == (6,)
-    with pytest.raises(
-        ConfigError, match=r"Unknown key 'policy\.model\.encoder\.scal'.*'policy\.model\.encoder\.scale'"
-    ):
-        prepare_run((main, create), 0, None, None, ["policy.model.encoder.scal=2"])
 
 
 class Wide(nn.Module):

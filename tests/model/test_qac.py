@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from ding_lite.model import QAC, QACDIST, QVAC, ContinuousQAC
+from ding_lite.model import PDQN, QAC, QACDIST, QVAC, ContinuousQAC, HybridQAC
 from ding_lite.utils import ConfigError
 
 SPACES: list[Any] = ["regression", "reparameterization"]
@@ -37,8 +37,12 @@ def test_several_actions_of_a_state_are_valued_at_once() -> None:
 
 def test_actions_of_a_regression_and_mu_of_a_qvac_are_within_their_bounds() -> None:
     obs = torch.randn(50, 3) * 100
-    for model in (QAC(3, 2, "regression"), QVAC(3, 2, "regression")):
-        action = model(obs, mode="compute_actor")["action"]
+    hybrid = {"action_type_shape": 3, "action_args_shape": 2}
+    outputs = [cls(3, 2, "regression")(obs, mode="compute_actor")["action"] for cls in (QAC, QVAC)]
+    outputs.append(HybridQAC(3, hybrid)(obs, mode="compute_actor")["action_args"])
+    outputs.append(PDQN(3, hybrid, [16, 8])(obs, mode="compute_continuous")["action_args"])
+    for action in outputs:
+        assert action.shape == (50, 2)
         assert 0.5 < action.abs().max() <= 1
     assert QAC(3, 2, "reparameterization")(obs, mode="compute_actor")["logit"]["mu"].abs().max() > 1
     logit = QVAC(3, 2, "reparameterization")(obs, mode="compute_actor")["logit"]
