@@ -76,17 +76,6 @@ class HybridGame(CountingGame):
         return super().play(action["action_type"])
 
 
-class NestedGame(CountingGame):
-    """The game with observations `{"seed": (seed,), "inner": {"step": (step,)}}`."""
-
-    observation_space = Dict(
-        {"seed": Box(0, 2**20, (1,), np.float64), "inner": Dict({"step": Box(0, 255, (1,), np.uint8)})}
-    )
-
-    def observe(self) -> Any:
-        return {"seed": np.array([self.seed]), "inner": {"step": np.array([self.count], np.uint8)}}
-
-
 def game_env(*games: CountingGame, training: bool = True, **options: Any) -> VectorEnv:
     """Return the vector environment of these games, with options of `cfg.env`."""
     cfg = EasyDict(copy.deepcopy(ENV_DEFAULTS) | options)

@@ -12,14 +12,13 @@ import torch
 from easydict import EasyDict
 from gymnasium.spaces import Box, Dict, MultiBinary
 
-from ding_lite.config import compile_config
 from ding_lite.envs import ENV_DEFAULTS, create_vector_env
 from ding_lite.policy import DQNPolicy
 from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint, save_checkpoint
 from ding_lite.utils.ranks.heartbeat import progress
-from ding_lite.worker import SampleCollector, UniformReplayBuffer
+from ding_lite.worker import SampleCollector
 from tests.worker.failing import DyingGame
-from tests.worker.games import REWARD, Acting, CountingGame, HybridGame, game_env
+from tests.worker.games import Acting, CountingGame, HybridGame, game_env
 
 
 class Seen(Acting):
@@ -124,30 +123,6 @@ def test_ends_are_told_apart() -> None:
     assert block["final_index"].tolist() == [2 * 3 + 0, 2 * 3 + 1, 4 * 3 + 2]  # no final observation at a lost life
     assert block["episode_step"][:, 2].tolist() == [0, 1, 2, 3, 4]  # the game goes on
     assert figures["episode"] == 3
-
-
-@pytest.mark.parametrize("nstep", [1, 3])
-def test_truncation_keeps_the_bootstrap_that_an_end_and_a_lost_life_cut(nstep: int) -> None:
-    gamma, length = 0.5, 9
-    games = [CountingGame(length), CountingGame(length, "truncated"), CountingGame(length, lives_at=(4,))]
-    collector, _ = collector_of(*games, n_sample=3 * 21, episodic_life=True)
-    buffer = UniformReplayBuffer(3 * 30, 3, nstep=nstep, gamma=gamma, seed=0)
-    buffer.push(collector.collect()[0])
-    batch = buffer.sample(500)
-    seen = set()
-    for b in range(500):
-        (seed, step), (next_seed, next_step) = batch["obs"][b].tolist(), batch["next_obs"][b].tolist()
-        n = int(seed) // 100 - 1
-        cut = 4 if n == 2 and step < 4 else length
-        steps = min(nstep, cut - int(step))
-        ends_here = int(step) + steps == cut
-        assert batch["reward"][b].item() == pytest.approx(REWARD * sum(gamma**k for k in range(steps)))
-        assert batch["value_gamma"][b].item() == pytest.approx(gamma**steps)
-        assert batch["done"][b].item() == (ends_here and n != 1)
-        if not batch["done"][b]:
-            assert (next_seed, next_step) == (seed, step + steps)  # also at the truncation: not the next episode's
-        seen.add((n, ends_here))
-    assert len(seen) == 6
 
 
 def test_counts_add_up_and_decide_epsilon() -> None:
@@ -337,69 +312,6 @@ def test_the_state_is_as_it_was_when_it_was_asked_for() -> None:
     again, _ = other.collect()
     assert torch.equal(again["obs"], block["obs"])
     assert torch.equal(again["episode_step"], block["episode_step"])
-
-
-# -- frame stacks on the real games -----------------------------------------------------------------------------------
-
-GAMES = {"BreakoutNoFrameskip-v4": 4, "PongNoFrameskip-v4": 6}  # minimal actions
-
-
-def play(env_id: str, n_step: int, collects: int, limit: int | None, capacity: int) -> Any:
-    """Collect into a replay buffer; return it and everything that the policy saw and was told."""
-    main = dict(env=dict(env_id=env_id, max_episode_steps=limit))
-    create = dict(env=dict(type="atari", import_names=["dizoo.atari.envs.atari_env"]), policy=dict(type="dqn"))
-    cfg = compile_config((main, create))
-    seen = Seen(GAMES[env_id], seed=1)
-    env = create_vector_env(cfg.env, 2, 0, True)
-    collector = SampleCollector(env, seen, 2 * n_step, [3, 4])
-    buffer = UniformReplayBuffer(2 * capacity, 2, nstep=1, frame_stack=env.frame_stack, seed=0)
-    rows: dict[str, list[Any]] = {"done": [], "traj_flag": []}
-    finals: dict[tuple[int, int], np.ndarray] = {}
-    for collect in range(collects):
-        block, _ = collector.collect()
-        for key, values in rows.items():
-            values.extend(block[key].clone().numpy())
-        for index, final in zip(block.get("final_index", []), block.get("final_obs", []), strict=True):
-            finals[collect * n_step + int(index) // 2, int(index) % 2] = final.numpy().copy()
-        buffer.push(block)
-    last = block["last_obs"].numpy().copy()
-    env.close()
-    return buffer, [*seen.observations, last], rows, finals
-
-
-@pytest.mark.parametrize(
-    ("env_id", "n_step", "collects", "limit", "capacity", "kinds"),
-    [
-        # a random game of Breakout lasts some 200 steps and 5 lives, one of Pong some 900
-        pytest.param("BreakoutNoFrameskip-v4", 33, 14, None, 330, {"life", "game over"}, marks=pytest.mark.slow),
-        ("BreakoutNoFrameskip-v4", 25, 9, 30, 150, {"life", "truncated"}),
-        pytest.param("PongNoFrameskip-v4", 100, 12, None, 450, {"game over"}, marks=pytest.mark.slow),
-        ("PongNoFrameskip-v4", 16, 8, 20, 100, {"truncated"}),
-    ],
-)
-def test_rebuilt_stacks_are_what_the_policy_saw(
-    env_id: str, n_step: int, collects: int, limit: int | None, capacity: int, kinds: set[str]
-) -> None:
-    buffer, seen, rows, finals = play(env_id, n_step, collects, limit, capacity)
-    total, found, starts = n_step * collects, set(), 0
-    for _ in range(4 * capacity // 100):
-        batch = buffer.sample(100)
-        for b, index in enumerate(batch["index"].tolist()):
-            row, n = divmod(index, 2)
-            time = max(range(row, total, capacity))  # the newest step that was written to this row
-            np.testing.assert_array_equal(batch["obs"][b], seen[time][n])
-            starts += not seen[time][n][0].any()
-            done, cut = rows["done"][time][n], rows["traj_flag"][time][n]
-            assert batch["done"][b].item() == done
-            if (time, n) in finals:
-                found.add("game over" if done else "truncated")
-            elif done:
-                found.add("life")
-            if not done:
-                following = finals[time, n] if cut else seen[time + 1][n]
-                np.testing.assert_array_equal(batch["next_obs"][b], following)
-    assert found == kinds
-    assert starts  # stacks with zeros, after an episode's start
 
 
 def test_another_number_of_environments_is_an_error_that_says_what_to_set() -> None:

@@ -45,16 +45,6 @@ def test_each_environment_plays_its_share_and_the_rest_does_not_count() -> None:
     assert (collector.envstep, collector.episode_count) == (20, 4)
 
 
-def test_true_ends_are_those_of_every_episode() -> None:
-    collector = collector_of(CountingGame(2), CountingGame(4, "truncated"), n_episode=2)
-    block, _ = collector.collect()
-    assert block["final_index"].tolist() == [1 * 2 + 0, 3 * 2 + 0, 3 * 2 + 1]  # t * N + n
-    assert block["final_obs"].tolist() == [[100, 2], [101, 2], [200, 4]]
-    assert block["done"].T.tolist() == [[False, True, False, True], [False] * 4]
-    assert block["traj_flag"].T.tolist() == [[False, True, False, True], [False, False, False, True]]
-    assert block["last_obs"].tolist() == [[102, 0], [201, 0]]
-
-
 def test_every_collect_begins_with_new_episodes_everywhere() -> None:
     games = [CountingGame(3), CountingGame(5)]
     collector = collector_of(*games, n_episode=2)
@@ -83,18 +73,3 @@ def test_episodes_may_be_longer_than_any_before() -> None:
         assert counted(block).sum(0).tolist() == [length, 2]
         assert figures["env_step"] == 2 * length
         assert figures["length"] == length + 2
-
-
-def test_a_restored_collector_plays_what_the_saved_one_would_have() -> None:
-    def create() -> tuple[list[CountingGame], EpisodeCollector]:
-        games = [CountingGame(2), CountingGame(5)]
-        return games, collector_of(*games, n_episode=2)
-
-    (_, collector), (_, other) = create(), create()
-    for _ in range(2):
-        collector.collect()
-    assert other.load_local_state_dict(collector.local_state_dict()) == []
-    for _ in range(2):
-        blocks = [one.collect()[0] for one in (collector, other)]
-        for key in ("obs", "reward", "final_obs", "final_index", "last_obs"):
-            assert torch.equal(blocks[0][key], blocks[1][key])

@@ -160,16 +160,13 @@ def test_files_of_a_directory_are_mapped_not_read(tmp_path: Path) -> None:
     assert dataset[0]["obs"].tolist() == [77]
 
 
-def record_with_minari(collected: bool) -> tuple[Any, list[np.ndarray]]:
-    """Record four CartPole episodes of random actions, by Minari's collector or by its buffers; return its data set.
+def record_with_minari() -> tuple[Any, list[np.ndarray]]:
+    """Record four CartPole episodes of random actions by Minari's buffers; return its data set.
 
     Also obs, action, reward, next_obs and terminated of all steps, `[R, ...]`.
     """
     minari = pytest.importorskip("minari")
-    if collected:
-        pytest.importorskip("jax", reason="minari's collector needs minari[create]")
     env: Any = gymnasium.make("CartPole-v1", max_episode_steps=12)
-    env = minari.DataCollector(env) if collected else env
     episodes, generator = [], np.random.default_rng(0)
     for seed in range(4):
         obs, _ = env.reset(seed=seed)
@@ -180,22 +177,16 @@ def record_with_minari(collected: bool) -> tuple[Any, list[np.ndarray]]:
             steps.append((obs, action, reward, next_obs, terminated, truncated))
             obs, ended = next_obs, terminated or truncated
         episodes.append([np.stack(column) for column in zip(*steps, strict=True)])
-    if collected:
-        data = env.create_dataset("test/cartpole-v0")
-    else:
-        make = minari.data_collector.EpisodeBuffer
-        buffers = [make(None, None, None, np.append(e[0], e[3][-1:], 0), e[1], e[2], e[4], e[5], {}) for e in episodes]
-        data = minari.create_dataset_from_buffers("test/cartpole-v0", buffers, env=env)
+    make = minari.data_collector.EpisodeBuffer
+    buffers = [make(None, None, None, np.append(e[0], e[3][-1:], 0), e[1], e[2], e[4], e[5], {}) for e in episodes]
+    data = minari.create_dataset_from_buffers("test/cartpole-v0", buffers, env=env)
     return data, [np.concatenate(column) for column in zip(*episodes, strict=True)]
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:minari")  # it misses an author and more
-@pytest.mark.parametrize("collected", [False, True])
-def test_a_minari_data_set_reads_as_it_was_recorded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, collected: bool
-) -> None:
+def test_a_minari_data_set_reads_as_it_was_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
-    data, (obs, action, reward, next_obs, done, _) = record_with_minari(collected)
+    data, (obs, action, reward, next_obs, done, _) = record_with_minari()
     for path in ("test/cartpole-v0", str(tmp_path / "test" / "cartpole-v0")):
         batch = everything(read_dataset(path))
         for key, column in (("obs", obs), ("action", action), ("reward", reward), ("done", done)):

@@ -22,7 +22,6 @@ from ding_lite.worker import (
     TransitionView,
     UniformReplayBuffer,
     UniformSampler,
-    create_ring_and_view,
 )
 from tests.worker.replay.history import GAMMA, History, check_sequences, check_transitions
 
@@ -172,64 +171,3 @@ def test_the_policys_keys_choose_the_view_of_every_registered_buffer(buffer_type
     # 12 sequences of 4 steps in 3 environments are 16 rows, 2 + 2 for burn-in and n-step sums, and the row after
     assert seen <= {(time, n) for time in range(27 - 20, 27 - 8 + 1) for n in range(3)}
     assert buffer.count() == (27 - 8 + 1 - 7) * 3
-
-
-# -- parts of one's own, written outside the package -------------------------------------------------------------------
-
-
-class NewestSampler:
-    """Draws from the newest rows alone, and gives each sample its age as a weight."""
-
-    adaptive = False
-
-    def __init__(self, rows: int, seed: int) -> None:
-        self.rows, self.rng, self.heard = rows, np.random.default_rng(seed), [0, 0]
-
-    def pushed(self, ring: Ring, number: int, span: int) -> None:
-        self.heard = [number, span]
-
-    def draw(self, ring: Ring, starts: range, number: int) -> dict[str, torch.Tensor]:
-        row_B = self.rng.choice(starts[-self.rows :], number)
-        place_B = ring.places(row_B, self.rng.integers(ring.num_envs, size=number))
-        return {"index": torch.from_numpy(place_B), "weight": torch.from_numpy(starts.stop - row_B)}
-
-    def update(self, index: torch.Tensor, priority: torch.Tensor) -> None:
-        pass
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"rng": self.rng.bit_generator.state}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.rng.bit_generator.state = state["rng"]
-
-
-class NewestReplayBuffer(ReplayBuffer):
-    """Replay of the newest rows, as a user registers it."""
-
-    config = dict(rows=2)
-
-    def __init__(self, replay_buffer_size: int, num_envs: int, rows: int = 2, seed: int = 0, **options: Any) -> None:
-        batch_device = options.pop("batch_device", None)
-        ring, view = create_ring_and_view(replay_buffer_size, num_envs, **options)
-        super().__init__(ring, NewestSampler(rows, seed), view, batch_device)
-
-
-def test_a_sampler_of_ones_own_goes_with_the_views_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(BUFFER_REGISTRY, "newest", NewestReplayBuffer)
-    options = dict(replay_buffer_size=60, num_envs=3, gamma=GAMMA, frame_stack=0, batch_device="cpu")
-    transitions = BUFFER_REGISTRY.find("newest")(nstep=3, **options)
-    sequences = BUFFER_REGISTRY.find("newest")(unroll_len=3, **options)
-    history = History(3, 1)
-    for n_step in (9, 17):
-        block = history.play(n_step)
-        for buffer in (transitions, sequences):
-            buffer.push(block)
-        total = len(history.steps)
-        assert {time for time, _ in check_transitions(transitions, history, 3)} == {total - 5, total - 4}
-        assert {time for time, _ in check_sequences(sequences, history)} == {total - 4, total - 3}
-        assert transitions.sampler.heard == [n_step, 3]
-    assert set(transitions.sample(50)["weight"].tolist()) == {1, 2}
-    state = transitions.state_dict()
-    expected = transitions.sample(50)["index"]
-    transitions.load_state_dict(state)
-    assert torch.equal(transitions.sample(50)["index"], expected)

@@ -2,46 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 
-from ding_lite.worker import SampleCollector, SequenceReplayBuffer
-from tests.worker.games import Acting, CountingGame, game_env
+from ding_lite.worker import SequenceReplayBuffer
 from tests.worker.replay.history import GAMMA, History, check_sequences
-
-
-def collector_of(*games: CountingGame) -> SampleCollector:
-    """Return a collector with seeds 100, 200 ...; the policy's output has a nested `logit` of the step's number."""
-    calls: list[int] = []
-
-    def forward(obs: Any, **kwargs: Any) -> dict[str, Any]:
-        calls.append(len(calls))
-        number = torch.full((len(games), 1), float(calls[-1]))
-        return {"action": torch.zeros(len(games), dtype=torch.int64), "logit": {"mu": number, "sigma": number + 0.5}}
-
-    seeds = [100 * (n + 1) for n in range(len(games))]
-    return SampleCollector(game_env(*games), Acting(forward), len(games), seeds)
-
-
-def filled(game: CountingGame, unroll_len: int, n_steps: tuple[int, ...]) -> dict[str, Any]:
-    """Push blocks of so many steps of one game into a buffer of one sequence; return that sequence."""
-    collector, buffer = collector_of(game), SequenceReplayBuffer(1, 1, unroll_len=unroll_len)
-    for n_step in n_steps:
-        buffer.push(collector.collect(n_step)[0])
-    assert buffer.count() == 1
-    return buffer.sample(1)
-
-
-def test_the_newest_steps_are_a_sequence_as_soon_as_they_are_pushed() -> None:
-    batch = filled(CountingGame(50), 4, (4,))
-    assert batch["obs"].tolist() == [[[100, 0]], [[100, 1]], [[100, 2]], [[100, 3]]]  # [U, B, ...]
-    assert batch["last_obs"].tolist() == [[100, 4]]
-    assert batch["logit"]["sigma"].tolist() == [[[0.5]], [[1.5]], [[2.5]], [[3.5]]]
-    assert tuple(batch["reward"].shape) == tuple(batch["done"].shape) == (4, 1)
-    assert not {"final_obs", "final_index"} & set(batch)
-
 
 VARIANTS = [(2, 0, 1, 4), (5, 0, 1, 4), (7, 0, 1, 1), (4, 3, 1, 1), (4, 3, 1, 4), (3, 2, 3, 1)]
 

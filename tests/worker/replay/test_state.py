@@ -206,16 +206,6 @@ def test_a_state_shares_the_rings_memory_and_holds_the_rows_in_use_alone(
         assert column.data_ptr() == buffer.ring.columns[key].data_ptr()
 
 
-def test_a_file_grows_with_the_steps_and_not_with_the_capacity(tmp_path: Path) -> None:
-    sizes = []
-    for capacity in (400, 40_000):
-        buffer = UniformReplayBuffer(capacity, NUM_ENVS)
-        buffer.push(History(NUM_ENVS, 1).play(100))
-        save_checkpoint(str(tmp_path / "file"), buffer.state_dict())
-        sizes.append(os.path.getsize(tmp_path / "file"))
-    assert sizes[0] == pytest.approx(sizes[1], abs=100)
-
-
 @pytest.mark.parametrize(
     ("kind", "options", "form", "message"),
     [
