@@ -237,24 +237,6 @@ def test_each_setting_changes_the_game(change: dict[str, Any], manager: str) -> 
     assert any((a[0] != b[0]).any() for a, b in zip(plain, changed, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("manager", "training"), [pytest.param("base", True, marks=pytest.mark.slow), ("native", False)]
-)
-def test_a_player_that_never_presses_fire_loses_its_lives(manager: str, training: bool) -> None:
-    # each of the five balls is served and missed within 60 steps; without FIRE none is, and 400 steps show one picture
-    for fire_reset, over in ((True, True), (False, False)):
-        env = make("breakout", 2, manager=manager, training=training, fire_reset=fire_reset)
-        rows = [env.reset()[0]]
-        ended_N = np.zeros(2, bool)
-        for _ in range(400):
-            obs, _, terminated_N, *_ = env.step(np.zeros(2, np.int64))
-            ended_N |= terminated_N
-            rows.append(obs.copy())
-        env.close()
-        assert ended_N.tolist() == [over] * 2
-        assert (rows[-1] == rows[-200]).all() == (not over)
-
-
 def test_only_the_first_action_of_a_life_is_fire() -> None:
     # within 20 steps no life is lost: a player that fires itself sees the same, and the first action does not matter
     frames = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,24 +59,7 @@ def successors(row: dict[str, Any]) -> np.ndarray:
 # -- transitions ----------------------------------------------------------------------------------------------------
 
 
-def pendulum_state(obs: np.ndarray) -> np.ndarray:
-    return np.array([np.arctan2(obs[1], obs[0]), obs[2]])
-
-
-def acrobot_state(obs: np.ndarray) -> np.ndarray:
-    return np.array([np.arctan2(obs[1], obs[0]), np.arctan2(obs[3], obs[2]), obs[4], obs[5]])
-
-
-STATES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "CartPole-v1": lambda obs: obs,
-    "MountainCar-v0": lambda obs: obs,
-    "MountainCarContinuous-v0": lambda obs: obs,
-    "Pendulum-v1": pendulum_state,
-    "Acrobot-v1": acrobot_state,
-}
-
-
-@pytest.mark.parametrize("env_id", STATES)
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0"])  # show their state
 def test_every_step_is_a_transition_of_gymnasiums_environment(env_id: str) -> None:
     """A step of a reset would not be one: neither its action nor the true last observation would fit."""
     single: Any = gymnasium.make(env_id).unwrapped
@@ -86,32 +68,14 @@ def test_every_step_is_a_transition_of_gymnasiums_environment(env_id: str) -> No
     for row in play(make(env_id=env_id, act_scale=False), num_steps):
         after = successors(row)
         for n in range(3):
-            single.state = STATES[env_id](row["obs"][n].astype(np.float64))
+            single.state = row["obs"][n].astype(np.float64)
             obs, reward, terminated, _, _ = single.step(row["action"][n])
             np.testing.assert_allclose(after[n], obs, atol=1e-4)
             np.testing.assert_allclose(row["reward"][n], reward, atol=1e-3)
             assert row["terminated"][n] == terminated
             single.reset()
         ends += int((row["terminated"] | row["truncated"]).sum())
-    assert ends >= (0 if env_id in ("MountainCarContinuous-v0", "Acrobot-v1") else 3)
-
-
-def test_an_ended_environment_shows_its_next_start_at_once_and_no_step_is_lost() -> None:
-    rows = play(make(4, env_id="CartPole-v1"), 100)
-    lengths = np.zeros(4, np.int64)
-    for row in rows:
-        lengths += 1
-        assert row["episode_length"].tolist() == lengths.tolist() == row["episode_return"].tolist()
-        ended = row["terminated"] | row["truncated"]
-        assert ("final_obs" in row) == ended.any()
-        if ended.any():
-            assert row["final_obs"].shape == (ended.sum(), 4)
-            assert (np.abs(row["after"][ended]) <= 0.05).all(), "a start of CartPole"
-            assert row["elapsed_step"][ended].tolist() == [0] * ended.sum()
-            assert row["final_info"]["elapsed_step"].tolist() == lengths.tolist()
-        assert row["elapsed_step"].tolist() == np.where(ended, 0, lengths).tolist()
-        lengths[ended] = 0
-        assert (row["reward"].dtype, row["after"].dtype) == (np.float32, np.float32)
+    assert ends >= (0 if env_id == "MountainCarContinuous-v0" else 3)
 
 
 # -- time limits ----------------------------------------------------------------------------------------------------
@@ -193,17 +157,6 @@ def test_some_environments_can_be_reset() -> None:
         env.reset(seed=[1] * 4, options={"reset_mask": mask})
     with pytest.raises(ValueError, match="no options"):
         env.reset(options={"low": 0})
-
-
-def test_a_resumed_run_starts_new_episodes() -> None:
-    env, fresh = (make(2, seed, env_id="CartPole-v1") for seed in (3, 4))
-    assert isinstance(env, RestorableVectorEnv)
-    assert isinstance(fresh, RestorableVectorEnv)
-    rows = play(env, 5)
-    obs, length, restored = fresh.load_state_dict(env.state_dict())
-    assert (restored.tolist(), length.tolist()) == ([False, False], [0, 0])
-    assert (obs != rows[0]["obs"]).all()
-    assert fresh.step(np.zeros(2, np.int64))[4]["episode_length"].tolist() == [1, 1]
 
 
 # -- observations ---------------------------------------------------------------------------------------------------

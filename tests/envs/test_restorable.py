@@ -15,7 +15,6 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from ding_lite.envs import restorable
 from ding_lite.envs.keys import ENV_DEFAULTS
 from ding_lite.envs.restorable import RestorableVectorEnv
-from ding_lite.envs.seeded_env import SeededEnv
 from ding_lite.envs.vector_env import create_vector_env
 from ding_lite.utils.key import default_values
 from ding_lite.utils.registry import ENV_REGISTRY
@@ -343,17 +342,6 @@ def test_after_a_failure_the_next_episode_begins_and_the_state_stays_exact() -> 
 
 
 # -- parts ------------------------------------------------------------------------------------------------------------
-
-
-def test_an_environment_takes_its_own_entry_and_counts_on() -> None:
-    envs = [SeededEnv(WalkEnv(EasyDict(kwargs={})), index) for index in range(2)]
-    options: dict[str, Any] = {"episode": np.array([4, 6])}
-    for env, episode in zip(envs, (4, 6), strict=True):
-        starts = [env.reset(seed=11, options=options)[0], env.reset()[0], env.reset(seed=12)[0]]
-        plain = WalkEnv(EasyDict(kwargs={}))
-        seeds = [episode_seed(11, episode), episode_seed(11, episode + 1), 12]
-        assert [start["place"] for start in starts] == [plain.reset(seed=seed)[0]["place"] for seed in seeds]
-    assert list(options) == ["episode"], "the caller's options are left alone"
 
 
 def test_the_journal_does_not_grow_beyond_the_running_episodes() -> None:

@@ -14,12 +14,6 @@ from gymnasium.spaces import Box, Dict, Discrete
 from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
 
 BOOL: Any = np.bool_  # which gymnasium's types leave out
-ENVS: dict[str, dict[str, Any]] = {
-    "frozen_lake": dict(env_id="FrozenLake-v1"),
-    "cliff_walking": dict(env_id="CliffWalking-v1"),
-    "taxi": dict(env_id="Taxi-v4"),
-    "ram": dict(env_id="ALE/Pong-v5", import_names=["ale_py"], kwargs=dict(obs_type="ram")),
-}
 
 
 class Camera(gymnasium.Wrapper):
@@ -78,10 +72,3 @@ def test_a_dict_of_an_image_a_vector_and_a_number_trains(kind: str) -> None:
     policy, result = train(kind, dict(norm_obs=True), IMAGES, Camera, **SMALL.get(kind, {}))
     assert result["train_iter"] >= 3
     assert policy.state_dict()["normalizer"]["obs.mean"].shape == (6,)  # the state and the parity
-
-
-@pytest.mark.parametrize("name", ENVS)
-def test_it_trains(name: str) -> None:
-    _, result = train("dqn", ENVS[name], {})
-    assert (result["stop_reason"], result["envstep"]) == ("max_env_step", 128)
-    assert result["train_iter"] >= 3

@@ -272,25 +272,6 @@ def test_environments_start_differently_and_reproducibly(manager: str) -> None:
     again.close()
 
 
-def test_managers_give_the_same_trajectories() -> None:
-    envs = [make("gymnasium", 3, manager=name, env_id="CartPole-v1", frame_stack=2) for name in MANAGERS]
-    for left, right in zip(*(env.reset()[0] for env in envs), strict=True):
-        np.testing.assert_array_equal(left, right)
-    rng = np.random.default_rng(0)
-    ended = 0
-    for _ in range(80):
-        action = rng.integers(0, 2, 3)
-        (*base, base_info), (*other, other_info) = (env.step(action) for env in envs)
-        for left, right in zip(base, other, strict=True):
-            np.testing.assert_array_equal(left, right)
-        assert base_info["episode_return"].tolist() == other_info["episode_return"].tolist()
-        assert ("final_obs" in base_info) == ("final_obs" in other_info)
-        ended += "final_obs" in base_info
-    assert ended > 3
-    for env in envs:
-        env.close()
-
-
 # -- configs ----------------------------------------------------------------------------------------------------------
 
 
