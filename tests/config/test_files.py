@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ import pytest
 from ding_lite.config import compile_config, read_config, save_config, set_shapes
 from ding_lite.envs.vector_env import check_env
 from ding_lite.utils.registry import ConfigError
-from tests.config.helpers import CARTPOLE, PONG, ROOT, pair
+from tests.config.helpers import CARTPOLE, PONG, pair
 
 
 @pytest.mark.parametrize(
@@ -83,21 +81,3 @@ def test_saved_config_keeps_every_kind_of_value(tmp_path: Path) -> None:
     assert again.notes == []
     del cfg["notes"], again["notes"]
     assert again == cfg
-
-
-@pytest.mark.slow
-def test_saved_config_runs_by_itself(tmp_path: Path) -> None:
-    cfg = compile_config(CARTPOLE, seed=3, overrides=["exp_name=run", "env.stop_value=None"])
-    save_config(cfg, tmp_path / "total_config.py", max_env_step=64)
-    result = subprocess.run(
-        [sys.executable, "total_config.py"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert result.returncode == 0, result.stderr
-    again = compile_config(tmp_path / "run" / "total_config.py")
-    set_shapes(cfg, check_env(cfg.env))
-    assert {**again, "notes": None} == {**cfg, "notes": None}
