@@ -29,9 +29,7 @@ CASES = [FAST, *(pytest.param(case, marks=pytest.mark.slow) for case in PROBLEMS
 
 
 @needs_compiler
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=[] if case == FAST else pytest.mark.slow) for case in PROBLEMS]
-)
+@pytest.mark.parametrize("case", CASES)
 def test_every_policy_takes_the_same_steps(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parity, "PartlyTouched", lambda model: model)  # it looks at its inputs, which stops a compiler
     name, kind, overrides = PROBLEMS[case]
@@ -47,42 +45,23 @@ def test_every_policy_takes_the_same_steps(case: str, monkeypatch: pytest.Monkey
 
 @needs_compiler
 @pytest.mark.slow
-def test_a_schedule_of_the_learning_rate_neither_compiles_again_nor_is_lost() -> None:
-    schedule = "{'type': 'linear', 'start': 0.1, 'end': 0.001, 'over': 5, 'by': 'iteration'}"
-    policies = []
-    for compiled in (False, True):
-        torch.manual_seed(0)
-        torch._dynamo.utils.counters.clear()
-        overrides = [
-            f"compile={compiled}",
-            *(f"learn.{key}={schedule}" for key in ("learning_rate", "grad_clip_value", "target_theta")),
-        ]
-        policy = make_policy(*overrides, "learn.grad_clip_type=clip_norm")
-        for seed in range(7):
-            policy.learn(make_batch(8, seed))
-        policies.append(policy)
-    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
-    for eager, graph in zip(*(policy.model.parameters() for policy in policies), strict=True):
-        torch.testing.assert_close(eager, graph, rtol=1e-4, atol=1e-5)
-
-
-@needs_compiler
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "path", "overrides"),
+    ("name", "paths", "overrides"),
     [
-        ("ppo", "learn.clip_ratio", []),
-        ("mdqn", "entropy_tau", []),
-        ("sac", "learn.alpha", ["policy.learn.auto_alpha=False"]),
+        ("dqn", ("learn.learning_rate", "learn.grad_clip_value"), ["policy.learn.grad_clip_type=clip_norm"]),
+        ("dqn", ("learn.target_theta",), []),
+        ("ppo", ("learn.clip_ratio",), []),
+        ("mdqn", ("entropy_tau",), []),
+        ("sac", ("learn.alpha",), ["policy.learn.auto_alpha=False"]),
     ],
 )
-def test_a_schedule_of_a_number_in_the_loss_neither_compiles_again_nor_is_lost(
-    name: str, path: str, overrides: list[str], monkeypatch: pytest.MonkeyPatch
+def test_a_schedule_neither_compiles_again_nor_is_lost(
+    name: str, paths: tuple[str, ...], overrides: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parity, "PartlyTouched", lambda model: model)
     schedule = "{'type': 'linear', 'start': 0.2, 'end': 0.001, 'over': 5, 'by': 'iteration'}"
     kind = "continuous" if name == "sac" else "discrete"
-    cfg = parity.compile_problem(name, kind, [*overrides, f"policy.{path}={schedule}"])
+    cfg = parity.compile_problem(name, kind, [*overrides, *(f"policy.{path}={schedule}" for path in paths)])
     block = parity.collect_block(cfg)
     states = []
     for cfg.policy.compile in (False, True):

@@ -19,15 +19,6 @@ def make_samples(size: int) -> dict[str, Any]:
     return {"obs": number, "logit": logit}
 
 
-def test_the_order_is_new_each_time_and_follows_the_seed() -> None:
-    torch.manual_seed(0)
-    first, second = (minibatches(make_samples(40), 40, [40])[0]["obs"] for _ in range(2))
-    torch.manual_seed(0)
-    (again,) = minibatches(make_samples(40), 40, [40])
-    assert first.tolist() != second.tolist()
-    assert first.tolist() == again["obs"].tolist()
-
-
 def test_samples_are_not_written_into() -> None:
     samples = make_samples(6) | {"weight": torch.ones(6)}
     for part in minibatches(samples, 3, [6]):
@@ -47,10 +38,6 @@ def test_other_ranks_sizes_say_the_number_of_parts_and_the_weights() -> None:
     uneven = minibatches(make_samples(7), 2, [7, 6])
     assert [len(part["obs"]) for part in uneven] == [3, 2, 2]
     assert [part["weight"][0].item() for part in uneven] == pytest.approx([3 * 2 / 5, 1, 1])
-
-
-def test_a_rank_without_samples_leaves_no_minibatch() -> None:
-    assert minibatches(make_samples(6), 3, [6, 0]) == []
 
 
 def test_a_part_is_normalised_by_hand() -> None:
