@@ -122,23 +122,6 @@ def test_figures_are_means_since_they_were_last_taken() -> None:
     assert model.take_figures() == {}
 
 
-def test_a_restored_one_goes_on_as_if_it_had_never_stopped() -> None:
-    whole = build()
-    torch.manual_seed(1)
-    whole.process(make_block(1))
-    shared, own = whole.state_dict(), whole.local_state_dict()
-    parts = build()
-    parts.parts["net"][0].weight.data.zero_()
-    parts.load_state_dict(shared)
-    parts.load_local_state_dict(own)
-    for model in (whole, parts):
-        torch.manual_seed(2)
-        model.process(make_block(2))
-    assert torch.equal(whole.parts["net"][0].weight, parts.parts["net"][0].weight)
-    assert whole.take_figures() == parts.take_figures()
-    assert whole.state_dict()["optimizer"].keys() == {"net"}
-
-
 def test_rewards_of_a_wrong_shape_are_refused() -> None:
     class Flat(Halving):
         def relabel(self, block: dict[str, Any]) -> dict[str, Any]:
