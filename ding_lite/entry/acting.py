@@ -54,17 +54,14 @@ class Observations:
         Raises:
             AgentError: the observations have other keys, another shape or another kind of numbers.
         """
-        if self._convert is not None and (labels := list(_labels(obs, self._env_space))) and all(labels):
-            batch = _batch(obs, self._env_space)
-            if batch is not None:
-                return self._convert(batch[0]), batch[1]
-        batch = _batch(obs, self._space)
-        if batch is None and self._convert is not None:
-            converted = _batch(obs, self._env_space)
-            batch = converted and (self._convert(converted[0]), converted[1])
-        if batch is None:
-            raise AgentError(self._describe_mistake(obs))
-        return batch
+        forms: list[tuple[Any, Callable[[Any], Any]]] = [(self._space, lambda batch: batch)]
+        if self._convert is not None:
+            labels = list(_labels(obs, self._env_space))
+            forms.insert(0 if labels and all(labels) else 1, (self._env_space, self._convert))
+        for space, convert in forms:
+            if (batch := _batch(obs, space)) is not None:
+                return convert(batch[0]), batch[1]
+        raise AgentError(self._describe_mistake(obs))
 
     def _describe_mistake(self, obs: Any) -> str:
         forms = [_describe(space) for space in (self._space, self._convert and self._env_space) if space is not None]

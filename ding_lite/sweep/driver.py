@@ -261,8 +261,6 @@ class Sweep:
                 raise RunInterruptedError
             return process.last_line() if status else ""
         finally:
-            process.send_signal(signal.SIGTERM)  # if it has not ended
-            process.wait()
             process.close()
             del self._processes[trial.number]
 

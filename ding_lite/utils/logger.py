@@ -207,12 +207,6 @@ def _plain(value: Any) -> Any:
 
 class _Bar(tqdm):  # type: ignore[type-arg]  # generic in its stubs only
     monitor_interval = 0  # no refresher thread, because the loop reports often
-    left: Callable[[int], str] | None = None  # returns the time left after a number of steps
-
-    @property
-    def format_dict(self) -> Any:
-        """The fields of the line, computed when it is drawn, not at each update."""
-        return {**super().format_dict, "left": self.left(int(self.n)) if self.left else "?"}
 
 
 def console(line: str) -> None:
@@ -246,18 +240,17 @@ class Progress(AbstractContextManager[Any]):
         start: int = 0,
         words: tuple[str, str] = ("step", "iteration"),
     ) -> None:
-        done, left = ("/{total_fmt}", " | left {left}") if total else ("", "")
         unit, self._beside = words
-        # without tqdm's drawn bar, so that the line fits 80 columns; `desc` holds the returns
-        layout = f"{unit} {{n_fmt}}{done} | {{rate_noinv_fmt}}{left} | {{desc}}"
+        # without tqdm's drawn bar, so that the line fits 80 columns; `desc` holds the time left and the returns
+        layout = f"{unit} {{n_fmt}}{'/{total_fmt}' * bool(total)} | {{rate_noinv_fmt}} | {{desc}}"
         self._options: dict[str, Any] = {"bar_format": layout, "unit": "", "unit_scale": True, "initial": start}
         self._total, self._log = total, log
         self._enabled, self._bar = enabled, None
         self._began = self._last_line = (time.monotonic(), start)  # (time, steps)
         self._last_note = time.monotonic()
         if enabled and _shows_updates(sys.stderr):
-            self._bar = _Bar(total=total, dynamic_ncols=True, smoothing=0.05, desc=_describe({}), **self._options)
-            self._bar.left = self._left
+            text = self._text(start, _describe({}))
+            self._bar = _Bar(total=total, dynamic_ncols=True, smoothing=0.05, desc=text, **self._options)
 
     def update(self, step: int, beside: int, returns: Mapping[str, float | None] | None = None) -> None:
         """Report the counts so far, of all ranks.
@@ -268,7 +261,7 @@ class Progress(AbstractContextManager[Any]):
             returns: mean returns by the names to show before them; None: not known yet.
         """
         if self._bar is not None:
-            self._bar.desc = _describe(returns or {})
+            self._bar.desc = self._text(step, _describe(returns or {}))
             self._bar.total = self._total and max(self._total, step)  # tqdm drops a total that was overshot
             self._bar.update(step - self._bar.n)
         elif self._enabled and time.monotonic() - self._last_line[0] >= LINE_PERIOD:
@@ -277,7 +270,7 @@ class Progress(AbstractContextManager[Any]):
     def note(self, text: str) -> None:
         """Show text in place of the returns until the next `update`, for instance during an evaluation."""
         if self._bar is not None:
-            self._bar.desc = text
+            self._bar.desc = self._text(self._bar.n, text)
             self._bar.refresh()
         elif self._enabled and time.monotonic() - max(self._last_note, self._last_line[0]) >= LINE_PERIOD:
             self._last_note = time.monotonic()
@@ -288,8 +281,12 @@ class Progress(AbstractContextManager[Any]):
         self._last_line = (now, step)
         total: Any = self._total and max(self._total, step)  # None is fine too, whatever tqdm's types say
         rate = (step - before) / max(now - then, 1e-9)
-        shown: dict[str, Any] = {"rate": rate, "prefix": _describe(returns), "left": self._left(step)}
-        return tqdm.format_meter(step, total, now - then, **shown, **self._options)
+        text: Any = self._text(step, _describe(returns))
+        return tqdm.format_meter(step, total, now - then, rate=rate, prefix=text, **self._options)
+
+    def _text(self, step: int, text: str) -> str:
+        """Return a text after the time left, if the total is known."""
+        return f"left {self._left(step)} | {text}" if self._total else text
 
     def _left(self, step: int) -> str:
         """Return the time until the total at the mean rate since the start, such as "1:02:03"; "?" if it is unknown."""

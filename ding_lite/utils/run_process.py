@@ -67,9 +67,6 @@ class RunProcess:
         """Send a signal, unless the process has ended."""
         self._process.send_signal(signum)
 
-    def wait(self) -> None:
-        self._process.wait()
-
     def last_line(self) -> str:
         """Return the last line that it printed, or else its exit status."""
         self._output.seek(0)
@@ -77,7 +74,9 @@ class RunProcess:
         return said[-1] if said else f"exit status {self.status}"
 
     def close(self) -> None:
-        """Forget what it printed."""
+        """End it if it runs, wait for its end, and forget what it printed."""
+        self._process.terminate()
+        self._process.wait()
         self._output.close()
 
 
@@ -236,16 +235,14 @@ class SubmittedRun:
             else:
                 self._job.cancel(check=False)
 
-    def wait(self) -> None:
-        while self.status is None:
-            time.sleep(PERIOD)
-
     def last_line(self) -> str:
         return (self._end and self._end[1]) or f"exit status {self.status}"
 
     def close(self) -> None:
-        """Cancel the job if it has not ended; remove its files unless it failed."""
+        """Cancel the job if it has not ended, wait for its end, and remove its files unless it failed."""
         self.send_signal(signal.SIGTERM)
+        while self.status is None:
+            time.sleep(PERIOD)
         if self._signum or self.status == 0:
             folder = self._job.paths.folder
             for path in folder.iterdir():

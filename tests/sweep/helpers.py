@@ -69,11 +69,8 @@ class FakeRun:
             (self._path / "ckpt" / "ckpt_last.pth.tar").touch()
             self._end("interrupted", 128 + signal.SIGTERM)
 
-    def wait(self) -> None:
-        assert self._status is not None
-
     def last_line(self) -> str:
         return "it is unlucky"
 
     def close(self) -> None:
-        pass
+        self.send_signal(signal.SIGTERM)
