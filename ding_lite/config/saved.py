@@ -24,21 +24,13 @@ OTHER = ("exp_name", "notes", "policy.learn.resume_training", "policy.learn.lear
 
 
 class SavedRun(NamedTuple):
-    """The content of a run's total_config.py, see `save_config`.
+    """The content of a run's total_config.py, see `save_config`."""
 
-    Attributes:
-        main_config: the user's part of the compiled config.
-        create_config: the types and the modules to import.
-        limits: limits of the run by name, such as `max_env_step`.
-        pipeline: name of the function in `ding_lite.entry` that runs it.
-        import_dirs: absolute paths of the directories that contain the modules of `import_names`.
-    """
-
-    main_config: dict[str, Any]
-    create_config: dict[str, Any]
-    limits: dict[str, int]
-    pipeline: str
-    import_dirs: list[str] = []
+    main_config: dict[str, Any]  # the user's part of the compiled config
+    create_config: dict[str, Any]  # the types and the modules to import
+    limits: dict[str, int]  # limits of the run by name, such as `max_env_step`
+    pipeline: str  # name of the function in `ding_lite.entry` that runs it
+    import_dirs: list[str] = []  # absolute paths of the directories that contain the modules of `import_names`
 
     def importable_pair(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Add `import_dirs` to the end of `sys.path`, and return `(main_config, create_config)`."""
@@ -103,13 +95,7 @@ class _Numbers(ast.NodeTransformer):
 def changed_values(path: str | Path, cfg: Mapping[str, Any], limits: Mapping[str, int]) -> list[str]:
     """Return a string such as "policy.learn.learning_rate=5e-05 (0.001 at the start)" for each value that has changed.
 
-    Args:
-        path: the file that `save_config` wrote when the run began.
-        cfg: the compiled config of the run that continues.
-        limits: its limits.
-
-    Raises:
-        ConfigError: the file cannot be read.
+    `path` is the file that `save_config` wrote when the run began. It continues with `cfg` and `limits`.
     """
     saved = read_saved_run(path)
     changes = _changes({**saved.main_config, **saved.limits}, {**plain(cfg, "cfg"), **limits})

@@ -76,13 +76,7 @@ class RolloutDataset(IterableDataset[Any]):
     A collect uses the parameters that were published last when it begins. Seeds are derived from the config's seed, the
     rank, the worker and the number of the iteration. Create one data set in every rank.
 
-    Args:
-        input_cfg: `(main_config, create_config)`, or the path of a python file that defines both. `collector_env_num`
-            and `n_sample` are per loader worker.
-        seed: used instead of the config's own seed.
-        unit: see above.
-        model: used instead of the config's.
-        overrides: `dotted.key=value` strings, which take precedence over the config.
+    The other arguments are those of `serial_pipeline`. `collector_env_num` and `n_sample` are per loader worker.
 
     Attributes:
         cfg: the compiled config.

@@ -96,12 +96,9 @@ class FlatParameters:
         self.gradient.zero_()
 
     def average_grad(self) -> None:
-        """Replace the gradients by their mean over all ranks; a collective call.
+        """Replace the gradients by their mean over all ranks, as `zero_grad` checks them; a collective call.
 
         On a rank that does not use a parameter, its gradient counts as zero.
-
-        Raises:
-            RuntimeError: a parameter or a gradient was replaced.
         """
         self._check()
         if self._mean is not None:
