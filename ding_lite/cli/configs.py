@@ -10,7 +10,7 @@ import pkgutil
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from easydict import EasyDict
@@ -172,15 +172,11 @@ def _fold(start: str, text: str, width: int | None) -> str:
 
 def _summary(kind: str, cls: Any) -> str:
     if kind == "policies":
-        return f"{_spaces(cls.action_spaces)}; learns {SOURCES[cls.learns_from]}"
+        spaces = ", ".join(space.__name__ for space in cls.action_spaces)
+        return f"{'any actions' if spaces == 'Space' else spaces}; learns {SOURCES[cls.learns_from]}"
     if kind == "environments":
         return f"import_names=['{cls.__module__}']"
     return (inspect.getdoc(cls) or "").partition("\n")[0]
-
-
-def _spaces(spaces: Iterable[type]) -> str:
-    names = [space.__name__ for space in spaces]
-    return "any actions" if names == ["Space"] else ", ".join(names)
 
 
 def _import_dizoo() -> list[str]:

@@ -28,8 +28,7 @@ import torch
 from easydict import EasyDict
 
 from ding_lite.config import read_saved_run
-from ding_lite.entry.acting import AgentError, Observations
-from ding_lite.entry.export import check_target, export_policy
+from ding_lite.entry.acting import AgentError, Observations, check_target, export_policy
 from ding_lite.entry.keeper import load_model, trained_env_steps
 from ding_lite.entry.reporter import describe_evaluation, describe_numbers
 from ding_lite.entry.setup import RunSetup, policy_process, prepare_run

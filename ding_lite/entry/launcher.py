@@ -286,7 +286,9 @@ class LocalRendezvous(StaticTCPRendezvous):
 @contextmanager
 def _environment(nproc: int) -> Iterator[None]:
     """Return a context manager that sets the variables of torch's launcher and the ranks, and silences torch's log."""
-    variables = {"TORCHELASTIC_SIGNALS_TO_HANDLE": ",".join(_forwarded())}
+    # A script ignores SIGINT for its background jobs, but runs handle it. nohup ignores SIGHUP, which is respected.
+    handled = [n.name for n in FORWARDED if n in SIGNALS or signal.getsignal(n) != signal.SIG_IGN]
+    variables = {"TORCHELASTIC_SIGNALS_TO_HANDLE": ",".join(handled)}
     if nproc > 1 and "OMP_NUM_THREADS" not in os.environ:
         variables["OMP_NUM_THREADS"] = "1"  # torchrun's default: otherwise the ranks compete for the cores
     log, silent = logging.getLogger("torch.distributed.elastic"), logging.NullHandler()
@@ -300,14 +302,6 @@ def _environment(nproc: int) -> Iterator[None]:
     finally:
         log.removeHandler(silent)
         log.propagate = propagate
-
-
-def _forwarded() -> list[str]:
-    """Return the signals to pass on. A script ignores SIGINT for its background jobs, but runs handle it all the same.
-
-    nohup ignores SIGHUP, and that is respected.
-    """
-    return [n.name for n in FORWARDED if n in SIGNALS or signal.getsignal(n) != signal.SIG_IGN]
 
 
 class Agent(LocalElasticAgent):

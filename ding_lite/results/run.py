@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ding_lite.config import read_saved_run
-from ding_lite.utils.directory_lock import is_active
+from ding_lite.utils.directory_lock import is_active, read_json
 from ding_lite.utils.passwords import hide_passwords
 from ding_lite.utils.registry import ConfigError, UserError, closest
 from ding_lite.utils.tree import dotted_items
@@ -126,7 +126,7 @@ def read_run(path: str | Path) -> Run:
         saved = read_saved_run(path / CONFIG)
     except ConfigError as error:
         raise UserError(f"{error} To read the other runs, leave this one out.") from None
-    result = _read_result(path / RESULT)
+    result = read_json(path / RESULT)
     limits = {name: limit if limit < NO_LIMIT else None for name, limit in saved.limits.items()}
     config = dict(dotted_items(saved.main_config)) | dict(dotted_items(saved.create_config)) | limits
     starts = read_origins(path)
@@ -190,14 +190,6 @@ def _read_records(path: Path) -> Iterator[dict[str, Any]]:
                 f"'{line[:60].decode(errors='replace')}'. Delete the line, or leave this run out."
             ) from None
         yield record
-
-
-def _read_result(path: Path) -> dict[str, Any]:
-    try:
-        result = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return result if isinstance(result, dict) else {}
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

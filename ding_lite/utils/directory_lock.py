@@ -1,4 +1,4 @@
-"""The lock of a run's directory: whoever holds it writes there, and no other run continues in it.
+"""The lock of a run's directory: whoever holds it writes there, and no other run continues in it; its JSON files.
 
 Not every network file system has locks. There, every directory seems to be free; of two runs in one directory, the
 earlier one ends when it notices the other's mark, see `run_directory.check_exp_dir`.
@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import fcntl
 import glob
+import json
 import os
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 
 def lock_directory(path: str | os.PathLike[str]) -> int:
@@ -35,6 +38,14 @@ def is_active(path: str | os.PathLike[str]) -> bool:
     except BlockingIOError:
         return True
     return False
+
+
+def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the dict in a JSON file; empty if it is missing, incomplete or something else."""
+    with suppress(OSError, ValueError):
+        content = json.loads(Path(path).read_bytes())
+        return content if isinstance(content, dict) else {}
+    return {}
 
 
 def holders(path: str | os.PathLike[str]) -> list[int]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from ding_lite.entry import export
+from ding_lite.entry import acting
 from ding_lite.entry.acting import AgentError
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import dotted_items, tree_map
@@ -44,7 +44,7 @@ def test_pt2_needs_torch_only_and_holds_the_whole_way_from_observation_to_action
     agent.export("agent.pt2")
     module: Any = torch.export.load("agent.pt2").module()
     for number in (1, 2, 33):
-        obs = export.draw_observations(agent.make_env().observation_space, number)
+        obs = acting.draw_observations(agent.make_env().observation_space, number)
         found = module(tree_map(torch.from_numpy, obs))
         for got, want in zip(rows(found), rows(agent.act(obs)), strict=True):
             np.testing.assert_allclose(got, want, atol=1e-5)
@@ -59,13 +59,13 @@ def test_onnx_acts_alike(masked: bool) -> None:
     agent = make_agent(make_setup(masks, "dqn")) if masked else spaces_agent("vector")
     agent.export("agent.onnx")
     session = importlib.import_module("onnxruntime").InferenceSession("agent.onnx")
-    obs = export.draw_observations(agent.make_env().observation_space, 5)
+    obs = acting.draw_observations(agent.make_env().observation_space, 5)
     (found,) = session.run(None, dict(dotted_items({"obs": obs})))
     np.testing.assert_allclose(found, agent.act(obs), atol=1e-4)
 
 
 def test_a_module_that_acts_otherwise_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export, "_run_pt2", lambda path, obs: [np.full(len(obs), 9)])
+    monkeypatch.setattr(acting, "_run_pt2", lambda path, obs: [np.full(len(obs), 9)])
     agent = make_agent(make_setup(parity_env(), "dqn"))
     with pytest.raises(AgentError, match="actions differ from the policy's"):
         agent.export("agent.pt2")

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from ding_lite.utils.checkpoint.file import atomic_file
-from ding_lite.utils.directory_lock import holders, lock_directory, unlock_directory
+from ding_lite.utils.directory_lock import holders, lock_directory, read_json, unlock_directory
 from ding_lite.utils.ranks.collectives import all_gather_object, on_rank_0
 from ding_lite.utils.ranks.meeting import name_ranks
 from ding_lite.utils.registry import ConfigError, UserError
@@ -82,7 +82,7 @@ def check_exp_dir(path: str) -> None:
     Where there are locks, none can. Without them the last one goes on, and those before it end here. Rank 0 alone acts.
     """
     job, owner = _owners.get(path, ("", ""))
-    if _read_json(job).get("owner", owner) != owner:
+    if read_json(job).get("owner", owner) != owner:
         raise UserError(
             f"Another run continues in '{path}', whose file system has no locks: this one ends without saving, so that "
             "they do not write into the same files."
@@ -113,7 +113,7 @@ def release_exp_dir(path: str) -> None:
 
 def read_result(exp_dir: str) -> dict[str, Any]:
     """Return result.json of the run that last opened a directory; empty while it runs, or if it was killed."""
-    return _read_json(os.path.join(exp_dir, "result.json"))
+    return read_json(os.path.join(exp_dir, "result.json"))
 
 
 def has_checkpoint(exp_dir: str) -> bool:
@@ -149,7 +149,7 @@ def _open(exp_name: str, resume: bool, record: dict[str, Any], known: list[str])
             raise ConfigError(f"Cannot resume '{exp_name}': there is no such directory. Set exp_name to the run's own.")
         paths = [exp_name] if resume else [exp_name, *glob.iglob(glob.escape(exp_name.rstrip("/")) + "_*")]
         before = next(filter(lambda path: _is_of_this_run(path, record), paths), None)
-        there: dict[str, Any] = _read_json(os.path.join(before, "job.json")) if before else {"owner": uuid.uuid4().hex}
+        there: dict[str, Any] = read_json(os.path.join(before, "job.json")) if before else {"owner": uuid.uuid4().hex}
         if before:
             _check_interrupt(read_result(before), there["agents"], record["agents"])
             _changes[before] = _describe_changes(there["agents"], record["agents"])
@@ -204,7 +204,7 @@ def _write_job(path: str, record: dict[str, Any]) -> None:
         os.unlink(os.path.join(path, "result.json"))
     job = os.path.join(path, "job.json")
     _owners[path] = os.path.abspath(job), record["owner"]
-    before = _read_json(job)
+    before = read_json(job)
     try:
         if before != record:
             with atomic_file(job) as file:
@@ -225,7 +225,7 @@ def _lock(path: str) -> int:
 
 def _is_of_this_run(path: str, record: dict[str, Any]) -> bool:
     """Return whether an earlier attempt of this run has opened this directory."""
-    there = _read_json(os.path.join(path, "job.json"))
+    there = read_json(os.path.join(path, "job.json"))
     agents = there.get("agents")
     return (
         there.get("run") == record["run"]
@@ -238,15 +238,6 @@ def _read_text(path: str) -> str:
     with suppress(OSError), open(path, encoding="utf-8") as file:
         return file.read()
     return ""
-
-
-def _read_json(path: str) -> dict[str, Any]:
-    """Return the dict in a JSON file; empty if it is missing, incomplete or something else."""
-    try:
-        content = json.loads(_read_text(path))
-    except ValueError:
-        return {}
-    return content if isinstance(content, dict) else {}
 
 
 def new_name(exp_name: str) -> str:
