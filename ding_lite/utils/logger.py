@@ -270,7 +270,7 @@ class Progress(AbstractContextManager[Any]):
     def note(self, text: str) -> None:
         """Show text in place of the returns until the next `update`, for instance during an evaluation."""
         if self._bar is not None:
-            self._bar.desc = self._text(self._bar.n, text)
+            self._bar.desc = self._text(int(self._bar.n), text)
             self._bar.refresh()
         elif self._enabled and time.monotonic() - max(self._last_note, self._last_line[0]) >= LINE_PERIOD:
             self._last_note = time.monotonic()
