@@ -42,7 +42,6 @@ def test_a_preempted_job_resumes_and_the_table_is_that_of_one_machine(
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
     words = ["-s", "0", "1", *QUICK, "exp_name=run", "max_env_step=800", "env.wrappers=['preempted_env:Preempted']"]
     done = run_forked([*TRAIN, *words], 240)
-    assert done.returncode == 0, done.stderr
     logs = [(tmp_path / f"run_seed{seed}/log/log.txt").read_text() for seed in (0, 1)]
     assert sum("ended (interrupted)" in log for log in logs) == 1, logs
     lines = done.stdout.splitlines()
@@ -70,7 +69,6 @@ def test_cancelled_jobs_save_and_go_on(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run_seed0", "run_seed1"]
     steps = max(result(tmp_path / f"run_seed{seed}")["envstep"] for seed in (0, 1)) + 80
     done = run_forked([*TRAIN, *words, "--resume", f"max_env_step={steps}"], 240)
-    assert done.returncode == 0, done.stderr
     assert [result(tmp_path / f"run_seed{seed}")["envstep"] for seed in (0, 1)] == [steps, steps]
 
 
@@ -79,8 +77,7 @@ def test_the_tasks_of_a_trials_job_are_ranks_of_one_run(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     words = ["sweep", "-c", str(CONFIG), "policy.nstep=1,3", "--sampler", "grid", "-o", "mine", "--submit", "local"]
     words += ["--divide", "submit.tasks_per_node=2", *QUICK, "max_env_step=320"]
-    done = run_forked(["-m", "ding_lite", *words], 240)
-    assert done.returncode == 0, done.stderr
+    run_forked(["-m", "ding_lite", *words], 240)
     runs = sorted(tmp_path.glob("mine/trial_*"))
     assert [(result(run)["world_size"], result(run)["envstep"]) for run in runs] == [(2, 320), (2, 320)]
     assert not (tmp_path / "mine/jobs").exists()
@@ -88,8 +85,7 @@ def test_the_tasks_of_a_trials_job_are_ranks_of_one_run(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_job_that_fails_says_why_and_keeps_its_files(tmp_path: Path) -> None:
-    done = run_forked([*TRAIN, "-s", "0", *QUICK, "exp_name=run", "env.env_id=Nope-v1"], 240)
-    assert done.returncode == 2
+    done = run_forked([*TRAIN, "-s", "0", *QUICK, "exp_name=run", "env.env_id=Nope-v1"], 240, status=2)
     assert done.stderr.startswith("seed 0 failed: env.env_id: gymnasium knows no 'Nope-v1'")
     assert list(tmp_path.glob("jobs/*_log.err"))
 

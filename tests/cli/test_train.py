@@ -21,8 +21,8 @@ from tests.survival.common import wait_until
 QUICK = [*SHORT[1:], "env.stop_value=None"]
 
 
-def train(*words: str, config: Path = CONFIG) -> subprocess.CompletedProcess[str]:
-    return run_forked(["-m", "ding_lite", "train", "-c", str(config), *words], 300)
+def train(*words: str, config: Path = CONFIG, status: int = 0) -> subprocess.CompletedProcess[str]:
+    return run_forked(["-m", "ding_lite", "train", "-c", str(config), *words], 300, status=status)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,6 @@ def test_a_name_says_the_seed_of_its_run(name: str, always: bool, renamed: str) 
 def test_each_seed_has_a_directory_and_a_line_of_the_table(tmp_path: Path) -> None:
     (tmp_path / "cartpole_dqn_seed3").mkdir()  # of an earlier run, which stays as it is
     done = train("-s", "2", "3", "--jobs", "2", *QUICK, "max_env_step=80")
-    assert done.returncode == 0, done.stderr
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names[:2] == ["cartpole_dqn_seed2", "cartpole_dqn_seed3"]
     assert len(names) == 3  # the third is that of seed 3, with the time behind its name
@@ -61,11 +60,10 @@ def test_limits_that_a_file_defines_hold_unless_others_are_given(tmp_path: Path)
     (tmp_path / "mine.py").write_text(CONFIG.read_text() + "\nlimits = dict(max_env_step=80)\nprint('executed')\n")
     for name, words, steps in (("own", [], 80), ("given", ["max_env_step=96"], 96)):
         done = train("-s", "0", *QUICK, *words, f"exp_name={name}", config=tmp_path / "mine.py")
-        assert done.returncode == 0, done.stderr
         assert done.stdout.count("executed\n") == 1
         told = result(tmp_path / name)
         assert (told["stop_reason"], told["envstep"]) == ("max_env_step", steps)
-    done = run_forked(["-m", "ding_lite", "config", str(tmp_path / "mine.py")])
+    done = run_forked(["-m", "ding_lite", "config", str(tmp_path / "mine.py")], status=None)
     assert done.stdout.count("executed\n") == 1
     assert "limits = {'max_env_step': 80}\n" in done.stdout
 
@@ -82,8 +80,7 @@ def test_limits_that_mean_nothing_are_a_mistake(
 def test_a_seed_that_fails_does_not_end_the_others(tmp_path: Path) -> None:
     text = CONFIG.read_text() + "\nimport os, sys\nif '-s' in sys.argv and sys.argv[sys.argv.index('-s') + 1] == '1':\n"
     (tmp_path / "mine.py").write_text(text + "    raise RuntimeError('this seed is unlucky')\n")
-    done = train("-s", "0", "1", "2", *QUICK, "max_env_step=80", "exp_name=run", config=tmp_path / "mine.py")
-    assert done.returncode == 2
+    done = train("-s", "0", "1", "2", *QUICK, "max_env_step=80", "exp_name=run", config=tmp_path / "mine.py", status=2)
     assert "seed 1 failed: " in done.stderr
     assert "this seed is unlucky" in done.stderr
     assert [line.split()[1] for line in done.stdout.splitlines()[1:4]] == ["max_env_step", "failed", "max_env_step"]
@@ -91,8 +88,7 @@ def test_a_seed_that_fails_does_not_end_the_others(tmp_path: Path) -> None:
 
 def test_a_run_whose_name_is_a_pattern_of_file_names_is_found_again(tmp_path: Path) -> None:
     for steps in (80, 160):
-        done = train("-s", "0", "--resume", *QUICK, "exp_name=a[1]", f"max_env_step={steps}")
-        assert done.returncode == 0, done.stderr
+        train("-s", "0", "--resume", *QUICK, "exp_name=a[1]", f"max_env_step={steps}")
     assert {path.name: result(path)["envstep"] for path in tmp_path.iterdir()} == {"a[1]": 160}
 
 
@@ -112,7 +108,6 @@ def test_a_signal_lets_each_run_save_and_starts_no_other_and_all_go_on_together(
     steps = max(result(tmp_path / f"run_seed{seed}")["envstep"] for seed in (0, 1)) + 80
     for _ in range(2):  # the second time, there is nothing left to do
         done = train(*words, "--resume", f"max_env_step={steps}")
-        assert done.returncode == 0, done.stderr
         assert [line.split()[1] for line in done.stdout.splitlines()[1:4]] == ["max_env_step"] * 3
         assert {path.name: result(path)["envstep"] for path in tmp_path.glob("run*")} == {
             f"run_seed{seed}": steps for seed in range(3)
@@ -120,10 +115,9 @@ def test_a_signal_lets_each_run_save_and_starts_no_other_and_all_go_on_together(
     assert done.stderr.count("has reached max_env_step=") == 3
     names = ["run_seed0", "run_seed1"]
     done = run_forked(["-m", "ding_lite", "resume", *names, "--jobs", "2", f"max_env_step={steps + 80}"], 300)
-    assert done.returncode == 0, done.stderr
     ends = [result(tmp_path / f"run_seed{seed}")["envstep"] for seed in range(3)]
     assert ends == [steps + 80, steps + 80, steps]
-    done = run_forked(["-m", "ding_lite", "resume", *names, "run_seed3"], 120)
+    done = run_forked(["-m", "ding_lite", "resume", *names, "run_seed3"], 120, status=None)
     assert (done.returncode, done.stderr) == (2, "Cannot resume 'run_seed3': there is no such directory.\n")
 
 
@@ -150,8 +144,7 @@ os.environ["waits"] = "the runs inherit it"
 def test_a_command_runs_under_torchs_launcher_that_puts_an_option_before_it(tmp_path: Path) -> None:
     launcher = ["-m", "torch.distributed.launch", "--nproc_per_node=2", f"--master_port={free_port()}"]
     words = ["-m", "ding_lite", "train", "-c", str(CONFIG), "--divide", *QUICK, "exp_name=run", "max_env_step=80"]
-    done = run_forked([*launcher, *words], 240)
-    assert done.returncode == 0, done.stderr
+    run_forked([*launcher, *words], 240)
     told = result(tmp_path / "run")
     assert (told["envstep"], told["world_size"]) == (80, 2)
 

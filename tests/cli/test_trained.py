@@ -62,7 +62,7 @@ def test_without_a_screen_nothing_is_printed_but_the_result(words: list[str], mo
     pytest.importorskip("moviepy")
     for name in SCREENS:
         monkeypatch.delenv(name, raising=False)
-    done = run_forked(["-m", "ding_lite", *words], 300)
+    done = run_forked(["-m", "ding_lite", *words], 300, status=None)
     assert (done.returncode, done.stderr, done.stdout.count("\n")) == (0, "", 1)
 
 

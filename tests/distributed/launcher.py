@@ -205,10 +205,16 @@ def kill_rest(process: subprocess.Popen[str] | Forked) -> None:
 
 
 def run_forked(
-    words: list[str], timeout: float = 60, env: dict[str, str] | None = None, cwd: Path | str | None = None
+    words: list[str],
+    timeout: float = 60,
+    env: dict[str, str] | None = None,
+    cwd: Path | str | None = None,
+    status: int | None = 0,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `python WORDS`, forked, to its end."""
-    return finish(start_forked(words, env, cwd), timeout)
+    """Run `python WORDS`, forked, to its end, which must have this status; None: any."""
+    done = finish(start_forked(words, env, cwd), timeout)
+    assert status in (None, done.returncode), done.stderr
+    return done
 
 
 def launch(
@@ -267,6 +273,7 @@ def run_ranks(
     timeout: float = 60,
     env: dict[str, str] | None = None,
     cwd: Path | str | None = None,
+    status: int | None = 0,
 ) -> subprocess.CompletedProcess[str]:
     """Run `nproc` ranks of a program without a launcher: for tests of what ranks do, not of how they start or fail.
 
@@ -278,6 +285,7 @@ def run_ranks(
         timeout: seconds on a quiet machine.
         env: environment variables to add.
         cwd: the directory of the ranks.
+        status: what `returncode` must be; None: anything.
 
     Returns:
         What all ranks printed; `returncode` is the first status that is not 0.
@@ -293,5 +301,6 @@ def run_ranks(
             statuses = ask({"pids": pids, "timeout": timeout * PATIENCE})
         finally:
             kill_marked(marked[MARK])
-        status = next(filter(None, statuses), 0)
-        return subprocess.CompletedProcess(command, status, out.read(), err.read())
+        done = subprocess.CompletedProcess(command, next(filter(None, statuses), 0), out.read(), err.read())
+        assert status in (None, done.returncode), done.stderr
+        return done

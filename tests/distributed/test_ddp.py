@@ -1,14 +1,11 @@
 """torch's DistributedDataParallel in the place of our average: its options, and whole runs, on two real gloo processes.
 
-That each policy takes the same step with it is in `test_parity`, numbers that are not finite in `test_nonfinite`. The
-ranks run this file as `python -m tests.distributed.test_ddp FOLDER`.
+That each policy takes the same step with it is in `test_parity`, numbers that are not finite in `test_nonfinite`.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import sys
 import time
 import weakref
 from pathlib import Path
@@ -22,7 +19,8 @@ from ding_lite.entry import serial_pipeline
 from ding_lite.policy import DQNPolicy
 from ding_lite.utils import DDPContext, get_rank
 from dizoo.classic_control.cartpole.config import cartpole_dqn_config
-from tests.distributed.launcher import launch, run_ranks
+from tests.distributed.launcher import launch
+from tests.distributed.on_ranks import call_on_ranks
 from tests.policy.helpers import make_batch, make_policy, parameter_hash
 
 STEPS = 4
@@ -71,51 +69,44 @@ def run(data_parallel: str) -> str:
     return parameter_hash(policy.state_dict()["model"])
 
 
-def count_threads() -> int:
-    names = [path.read_text() for path in Path("/proc/self/task").glob("*/comm")]
-    return len([name for name in names if not name.startswith("pt_tcpstore")])  # kept for a second context
-
-
-def write_threads(path: Path, before: int) -> None:
-    """Write whether this process has come down to so many threads."""
-    deadline = time.monotonic() + 5
-    while count_threads() > before and time.monotonic() < deadline:
+def write_threads(path: Path) -> None:
+    """Write which threads of gloo this process still has when it ends."""
+    end = time.monotonic() + 5
+    while (names := [name for name in thread_names() if "gloo" in name]) and time.monotonic() < end:
         time.sleep(0.01)  # an ended thread stays in the list for a moment
-    path.write_text(json.dumps(count_threads() <= before))
+    path.write_text(json.dumps(names))
 
 
-def main(folder: str) -> None:
+def thread_names() -> list[str]:
+    return [path.read_text() for path in Path("/proc/self/task").glob("*/comm")]
+
+
+def run_all() -> dict[str, Any]:
     """Do everything on this rank; at the end, policies still own the group."""
-    os.chdir(folder)
-    torch.set_num_threads(1)
-    threads = count_threads()
-    with DDPContext(timeout=60):
-        # finalizers that are left at exit run in reverse order, so this one runs after those of the policies
-        weakref.finalize(main, write_threads, Path(f"threads{get_rank()}.json").absolute(), threads)
-        policies.update({name: learn(create(*options)) for name, options in OPTIONS.items()})
-        found: dict[str, Any] = {name: parameter_hash(policy.model) for name, policy in policies.items()}
-        flat, fp16 = (policies[name]._optimizer.flat.parameter for name in ("flat", "fp16"))
-        found["fp16_error"] = float((flat - fp16).abs().max() / flat.abs().max())
-        found["wrapped"] = [name for name, policy in policies.items() if policy._optimizer.overlaps]
-        found["runs"] = {way: run(way) for way in ("flat", "ddp")}
-        Path(f"rank{get_rank()}.json").write_text(json.dumps(found))
+    # finalizers that are left at exit run in reverse order, so this one runs after those of the policies
+    weakref.finalize(run_all, write_threads, Path(f"threads{get_rank()}.json").absolute())
+    policies.update({name: learn(create(*options)) for name, options in OPTIONS.items()})
+    found: dict[str, Any] = {name: parameter_hash(policy.model) for name, policy in policies.items()}
+    flat, fp16 = (policies[name]._optimizer.flat.parameter for name in ("flat", "fp16"))
+    found["fp16_error"] = float((flat - fp16).abs().max() / flat.abs().max())
+    found["wrapped"] = [name for name, policy in policies.items() if policy._optimizer.overlaps]
+    found["began_with"] = [name for name in thread_names() if "gloo" in name]
+    return found | {"runs": {way: run(way) for way in ("flat", "ddp")}}
 
 
-def fail(folder: str) -> None:
+def fail() -> None:
     with DDPContext(timeout=30):
         learn(create(model=PartlyUsed()))
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    folder = tmp_path_factory.mktemp("ddp")
-    done = run_ranks(["-m", "tests.distributed.test_ddp", "main", str(folder)], timeout=150)
-    assert done.returncode == 0, done.stderr
-    ranks = [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
-    return [
-        each | {"threads_ended": json.loads((folder / f"threads{rank}.json").read_text())}
-        for rank, each in enumerate(ranks)
-    ]
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("ddp")
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> list[dict[str, Any]]:
+    return call_on_ranks(run_all, cwd=folder)
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -140,12 +131,13 @@ def test_a_whole_run_is_the_same_with_torchs_average_as_with_ours(found: list[di
     assert found[0]["runs"]["ddp"] == found[1]["runs"]["ddp"] == found[0]["runs"]["flat"]
 
 
-def test_the_groups_threads_have_ended_before_the_interpreter_does(found: list[dict[str, Any]]) -> None:
-    assert [each["threads_ended"] for each in found] == [True, True]
+def test_the_groups_threads_have_ended_before_the_interpreter_does(found: list[dict[str, Any]], folder: Path) -> None:
+    assert all(each["began_with"] for each in found)
+    assert [(folder / f"threads{rank}.json").read_text() for rank in range(2)] == ["[]", "[]"]
 
 
-def test_a_parameter_that_a_rank_does_not_use_ends_the_job_with_the_option_to_set(tmp_path: Path) -> None:
-    done = launch(["-m", "tests.distributed.test_ddp", "fail", str(tmp_path)], timeout=60)
+def test_a_parameter_that_a_rank_does_not_use_ends_the_job_with_the_option_to_set() -> None:
+    done = launch(["-m", "tests.distributed.test_ddp"], timeout=60)
     assert done.returncode == 1
     lines = [line for line in done.stderr.splitlines() if line.startswith("[rank 1]")]
     assert lines == [
@@ -155,4 +147,5 @@ def test_a_parameter_that_a_rank_does_not_use_ends_the_job_with_the_option_to_se
 
 
 if __name__ == "__main__":
-    {"main": main, "fail": fail}[sys.argv[1]](sys.argv[2])
+    torch.set_num_threads(1)
+    fail()

@@ -47,7 +47,7 @@ def test_a_forked_program_finds_what_a_new_process_finds(words: list[str], tmp_p
     env = {"PYTHONPATH": f"{tmp_path}:/nowhere", "COLUMNS": "33"}
     new = finish(start([sys.executable, *words], env, tmp_path), 60)
     for before in ([], ["-c", STARTER]):
-        forked = run_forked([*before, *words], env=env, cwd=tmp_path)
+        forked = run_forked([*before, *words], env=env, cwd=tmp_path, status=None)
         assert new.returncode == forked.returncode == 0, forked.stderr
         assert forked.stdout.splitlines() == new.stdout.splitlines()
         assert forked.stderr == new.stderr == "to stderr\n"

@@ -161,7 +161,7 @@ def test_a_run_is_resumed_on_two_ranks_and_can_be_repeated(ranks: Ranks, tmp_pat
 
 
 def test_a_mistake_in_the_config_is_one_line(tmp_path: Path) -> None:
-    done = run_ranks(["-m", "ding_lite", "-c", str(CARTPOLE), *QUICK], timeout=120, cwd=tmp_path)
+    done = run_ranks(["-m", "ding_lite", "-c", str(CARTPOLE), *QUICK], timeout=120, cwd=tmp_path, status=None)
     assert done.returncode != 0
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("[rank")]
     assert line.startswith("[rank 0] expected policy.multi_gpu=True with 2 processes, got policy.multi_gpu=False")
@@ -171,7 +171,7 @@ def test_a_mistake_in_the_config_is_one_line(tmp_path: Path) -> None:
 def test_evaluating_a_checkpoint_under_a_launcher_is_refused(tmp_path: Path) -> None:
     Path(tmp_path, "some.pth.tar").touch()
     words = ["-m", "ding_lite", "-m", "eval", "-c", str(CARTPOLE), "--ckpt", "some.pth.tar"]
-    done = run_ranks(words, timeout=120, cwd=tmp_path)
+    done = run_ranks(words, timeout=120, cwd=tmp_path, status=None)
     assert done.returncode != 0
     assert "is evaluated by one process" in done.stderr
     assert "Traceback" not in "".join(line for line in done.stderr.splitlines() if line.startswith("[rank"))

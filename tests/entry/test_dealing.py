@@ -105,7 +105,6 @@ def go_on(folder: Path, ranks: int, steps: int, *words: str) -> str:
     command = ["resume", str(folder)] if folder.exists() else ["train", "-c", str(CONFIG), f"exp_name={folder}"]
     command += ["--nproc", str(ranks)] if ranks > 1 else []
     done = run_forked(["-m", "ding_lite", *command, *words, f"max_env_step={steps}"], timeout=200)
-    assert done.returncode == 0, done.stderr
     assert "start new episodes" not in done.stderr + done.stdout
     result = json.loads((folder / "result.json").read_text())
     assert (result["envstep"], result["world_size"]) == (steps, ranks)
@@ -126,8 +125,7 @@ def test_a_run_whose_ranks_share_its_sizes_goes_on_with_any_number(tmp_path: Pat
         assert ("they share 6 environments and batches of 65." in said) == (number > 0)
 
     next((folder / "ckpt").glob("*.rank_1.*")).unlink()
-    refused = run_forked(["-m", "ding_lite", "resume", str(folder), "max_env_step=960"], timeout=200)
-    assert refused.returncode == 2
+    refused = run_forked(["-m", "ding_lite", "resume", str(folder), "max_env_step=960"], timeout=200, status=2)
     (line,) = refused.stderr.splitlines()
     assert (
         "the part of rank 1 of 3 is missing. Bring it back, or let its environments begin anew: ding_lite res" in line

@@ -31,7 +31,6 @@ def ding_lite(tmp_path: Path, *words: str, stdout: str = "", **env: str) -> Comp
     """
     private = {"HOME": str(tmp_path), "MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_TRACKING_URI": "", **env}
     done = run_forked(["-m", "ding_lite", *words], 120, private, tmp_path)
-    assert done.returncode == 0, done.stderr
     assert done.stdout.strip().endswith(stdout) if stdout else not done.stdout
     return done
 

@@ -53,9 +53,7 @@ CASES = [
 
 
 def ding_lite(words: list[str], cwd: Path, seconds: float) -> subprocess.CompletedProcess[str]:
-    done = run_forked(["-m", "ding_lite", *words], seconds, cwd=cwd)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done
+    return run_forked(["-m", "ding_lite", *words], seconds, cwd=cwd)
 
 
 def learn(task: str, policy: str, data: Path, cwd: Path, *words: str, seconds: float = 60) -> float:

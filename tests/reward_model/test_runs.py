@@ -67,7 +67,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_its_networks_train_on_two_processes_and_are_equal_on_both(tmp_path: Path) -> None:
     done = run_ranks(ME, timeout=280, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
     began, ended = (
         dict(re.findall(rf"^rank (\d) {word} with (.*)$", done.stdout, re.M)) for word in ("began", "ended")
     )
@@ -83,7 +82,7 @@ def test_its_networks_train_on_two_processes_and_are_equal_on_both(tmp_path: Pat
 
 
 def test_ranks_whose_reward_models_differ_are_told_apart(tmp_path: Path) -> None:
-    done = run_ranks([*ME, "drift"], timeout=280, cwd=tmp_path)
+    done = run_ranks([*ME, "drift"], timeout=280, cwd=tmp_path, status=None)
     assert done.returncode != 0
     assert "differ from those of rank 0" in done.stderr + done.stdout
 

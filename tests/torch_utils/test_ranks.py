@@ -145,8 +145,7 @@ def run_checks(folder: str) -> None:
 @pytest.fixture(scope="module", params=[2, 3])
 def failures(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
     folder = tmp_path_factory.mktemp("ranks")
-    result = run_ranks(["-m", "tests.torch_utils.test_ranks", str(folder)], nproc=request.param, timeout=120)
-    assert result.returncode == 0, result.stderr
+    run_ranks(["-m", "tests.torch_utils.test_ranks", str(folder)], nproc=request.param, timeout=120)
     return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(request.param)]
 
 

@@ -80,8 +80,7 @@ def test_without_locks_a_run_ends_when_another_one_goes_on_in_its_directory(tmp_
     command = ["-c", WITHOUT_LOCKS, "train", "-c", str(CONFIG), *SHORT, *often, "max_env_step=10000000"]
     first = start_forked(command, cwd=tmp_path)
     wait_until(lambda: any(tmp_path.glob("run/ckpt/iteration_*.pth.tar")), first)
-    second = run_forked(["-c", WITHOUT_LOCKS, "resume", "run", "max_env_step=6000"], 120, cwd=tmp_path)
-    assert second.returncode == 0, second.stderr
+    run_forked(["-c", WITHOUT_LOCKS, "resume", "run", "max_env_step=6000"], 120, cwd=tmp_path)
     ended = finish(first, 60)
     assert ended.returncode == 2
     assert ended.stderr.count("Another run continues in 'run', whose file system has no locks: this one ends") == 1

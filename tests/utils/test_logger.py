@@ -143,7 +143,6 @@ def test_a_full_disk_is_reported_once_and_the_run_goes_on(tmp_path: Path) -> Non
         print("end")
     """
     run = run_forked(["-c", textwrap.dedent(code)])
-    assert run.returncode == 0, run.stderr
     assert run.stdout == "end\n"
     assert [line for line in run.stderr.splitlines() if not line.startswith("xxx")] == [
         f"WARNING cannot write to '{tmp_path}': File too large; training continues unrecorded.",
@@ -184,7 +183,7 @@ def run_in_terminal(code: str, columns: int) -> str:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     stderr = f"import os\nos.dup2(os.open({os.ttyname(theirs)!r}, os.O_WRONLY | os.O_NOCTTY), 2)\n"
-    done = run_forked(["-c", stderr + textwrap.dedent(code)])
+    done = run_forked(["-c", stderr + textwrap.dedent(code)], status=None)
     os.close(theirs)
     received = b""
     with contextlib.suppress(OSError):  # EIO: the other end is closed

@@ -80,11 +80,11 @@ def test_a_directory_whose_run_is_still_going_is_not_resumed(tmp_path: Path) -> 
     job = (tmp_path / "pong" / "job.json").read_text()
     resume = f"from ding_lite.utils import open_exp_dir; print(open_exp_dir({name!r}, resume=True))"
     command = ["-c", resume]
-    told = run_forked(command)
+    told = run_forked(command, status=None)
     assert f"Cannot resume '{name}': its run is still active" in told.stderr
     assert (tmp_path / "pong" / "job.json").read_text() == job
     release_exp_dir(name)
-    told = run_forked(command)
+    told = run_forked(command, status=None)
     assert told.stdout == f"('{name}', True)\n"
 
 
@@ -132,7 +132,7 @@ def test_a_job_json_of_another_program_is_no_earlier_attempt(tmp_path: Path, con
     (tmp_path / "pong_other" / "job.json").write_text(content)
     code = f"from ding_lite.utils import open_exp_dir; print(open_exp_dir({str(tmp_path / 'pong')!r}, resume=False))"
     for agent in ({}, {"TORCHELASTIC_RUN_ID": "x", "TORCHELASTIC_ERROR_FILE": f"{tmp_path}/attempt_0/0/error.json"}):
-        told = run_forked(["-c", code], env=agent)
+        told = run_forked(["-c", code], env=agent, status=None)
         assert "False)" in told.stdout, told.stderr
     assert (tmp_path / "pong_other" / "job.json").read_text() == content
 
