@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import ding_lite
-import ding_lite.entry.setup as entry_setup
 from ding_lite.cli.main import main
 from ding_lite.config import compile_config, save_config
 from ding_lite.utils import save_checkpoint
@@ -115,22 +114,6 @@ def write(folder: Path, config: Path, item: str) -> Path:
     path = folder / "mine.py"
     path.write_text(config.read_text().replace("policy=dict(", f"policy=dict({item},", 1))
     return path
-
-
-@pytest.fixture
-def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """No environment is started and no directory is made."""
-    started: list[Any] = []
-    monkeypatch.setattr(entry_setup, "create_vector_env", lambda *args, **options: started.append(args))
-    before = set(tmp_path.iterdir())
-    yield
-    assert not started
-    assert {path.name for path in set(tmp_path.iterdir()) - before} <= {
-        "mine.py",
-        "__pycache__",
-        "other",
-        "some.pth.tar",
-    }
 
 
 @pytest.mark.parametrize("content", [None, {"learner": {}}, {"policy": {}}, {"policy": {"model": {"other": 1}}}])

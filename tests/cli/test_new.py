@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 import ast
-import fcntl
-import os
-import pty
 import shlex
-import struct
-import subprocess
 import sys
-import termios
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -120,24 +113,6 @@ def test_the_catalogue_has_every_registered_name(
     told = capsys.readouterr().out
     assert told.startswith("buffers\n")
     assert max(map(len, told.splitlines())) <= 80
-
-
-def test_a_terminal_gets_lines_of_its_width() -> None:
-    parent, child = pty.openpty()
-    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
-    environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
-    words = [sys.executable, "-m", "ding_lite", "list", "models"]
-    with subprocess.Popen(words, stdin=child, stdout=child, env=environment) as process:
-        os.close(child)
-        told = b""
-        with suppress(OSError):  # the terminal is gone when the command has ended
-            while part := os.read(parent, 4096):
-                told += part
-    os.close(parent)
-    assert process.returncode == 0
-    code = "from ding_lite.cli.configs import describe; print(describe('models', 60))"  # no test registers models there
-    expected = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert told.decode().splitlines() == expected.stdout.splitlines() != []
 
 
 def test_the_compiled_config_runs_again_and_its_differences_are_the_users(

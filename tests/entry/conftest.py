@@ -6,10 +6,12 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from ding_lite.entry import setup
 from tests.entry.helpers import run
 
 
@@ -42,3 +44,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run_directory(trained: Path, empty_directory: Path) -> Path:
     shutil.copytree(trained, empty_directory / "run")
     return Path("run")
+
+
+@pytest.fixture
+def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """No environment is started and no directory of a run is made."""
+    started: list[Any] = []
+    monkeypatch.setattr(setup, "create_vector_env", lambda *args, **options: started.append(args))
+    yield
+    assert not started
+    assert not [*tmp_path.rglob("job.json"), *tmp_path.rglob("log")]

@@ -21,8 +21,6 @@ import torch
 from ding_lite.config import read_saved_run
 from ding_lite.entry import Callback, serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.entry.callbacks import WatchedRun
-from ding_lite.results.cleaning import find_checkpoints, remove
-from ding_lite.results.run import read_run
 from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint
 from ding_lite.utils.checkpoint import run_directory
 from dizoo.classic_control.cartpole.config import cartpole_dqn_config, cartpole_ppo_config, cartpole_r2d2_config
@@ -326,17 +324,6 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning_and_none_left_is_an_erro
     assert f"WARNING Cannot read checkpoint '{files[-1]}'" in said
     assert "WARNING The checkpoint has no replay buffer and no environments: episodes start anew." in said
     assert result(Path("run"))["envstep"] == STEPS
-
-
-def test_a_run_whose_parts_were_cleaned_says_so_when_it_is_resumed() -> None:
-    train("dqn", "run", steps=STEPS // 2)
-    removal = find_checkpoints(read_run("run"), parts=True)
-    assert removal is not None
-    remove(removal)
-    before = result(Path("run"))
-    with pytest.raises(CheckpointError, match=r"rank_0\.pth\.tar': it is missing, as after `ding_lite clean --parts`"):
-        train("dqn", "run", "policy.learn.resume_training=True")
-    assert result(Path("run")) == before
 
 
 def test_resuming_without_a_checkpoint_is_an_error_and_no_fresh_start(tmp_path: Path) -> None:

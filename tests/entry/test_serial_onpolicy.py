@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
-import ding_lite.entry.setup as entry_setup
 from ding_lite.entry import find_pipeline, serial_pipeline, serial_pipeline_offline, serial_pipeline_onpolicy
 from ding_lite.policy import Policy
 from ding_lite.utils import POLICY_REGISTRY, ConfigError
@@ -63,16 +62,6 @@ def test_a_run_leaves_checkpoints_metrics_and_result(tmp_path: Path) -> None:
 
 
 # -- mistakes ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """No environment is started and no directory is made."""
-    started: list[Any] = []
-    monkeypatch.setattr(entry_setup, "create_vector_env", lambda *args, **options: started.append(args))
-    yield
-    assert not started
-    assert not list(tmp_path.iterdir())
 
 
 def refusal(pipeline: Any, *args: Any, **options: Any) -> str:

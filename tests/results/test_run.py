@@ -137,18 +137,3 @@ def test_a_file_that_was_cut_is_read_anew(tmp_path: Path) -> None:
     path.write_text('{"a": 3}\n')
     assert (reader.read(), reader.count, reader.cut) == ([{"a": 3}], 1, True)
     assert [reader.read(), reader.cut] == [[], False]
-
-
-def test_a_look_at_a_long_file_reads_what_was_added(tmp_path: Path) -> None:
-    def bytes_read() -> int:
-        return int(Path("/proc/self/io").read_text().split()[1])
-
-    path = tmp_path / "metrics.jsonl"
-    path.write_text("".join(f"{json.dumps({'envstep': k})}\n" for k in range(100_000)))
-    reader = RecordReader(path)
-    assert len(reader.read()) == 100_000
-    before = bytes_read()
-    with path.open("a") as end:
-        end.write('{"envstep": 7}\n')
-    assert reader.read() == [{"envstep": 7}]
-    assert bytes_read() - before < 10_000
