@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import os
-import pickle
 import signal
 import sys
 import time
@@ -21,7 +19,7 @@ from torch.utils.data import DataLoader
 
 from ding_lite.config import read_config
 from ding_lite.entry import RolloutDataset
-from ding_lite.entry.rollout_dataset import Sample, SharedModule
+from ding_lite.entry.rollout_dataset import SharedModule
 from ding_lite.utils import ConfigError
 from ding_lite.utils.tree import tree_leaves
 from tests.distributed.launcher import ROOT, find_marked, finish, say, start
@@ -163,17 +161,6 @@ def test_what_there_is_no_stream_of_is_an_error(name: str, unit: str, overrides:
         make(name, unit, *overrides)
 
 
-def test_an_item_travels_by_value_where_it_is_small_and_keeps_types_and_nesting() -> None:
-    item: dict[str, Any] = {"obs": {"a": torch.arange(3, dtype=torch.uint8), "b": torch.ones(1).expand(4)}}
-    item |= {"half": torch.ones(2, dtype=torch.bfloat16), "one": torch.tensor(True)}
-    for other in (copy.copy(Sample(item)), pickle.loads(pickle.dumps(Sample(item)))):
-        assert isinstance(other, Sample)
-        for leaf, expected in zip(tree_leaves(other), tree_leaves(item), strict=True):
-            assert leaf.dtype == expected.dtype
-            assert torch.equal(leaf, expected)
-    assert b"torch" not in pickle.dumps(Sample(obs=torch.zeros(8))).replace(b"ding_lite.entry.rollout_dataset", b"")
-
-
 # -- seeds ------------------------------------------------------------------------------------------------------------
 
 
@@ -298,14 +285,6 @@ def main() -> None:
             say("playing")
 
 
-def test_another_model_is_refused() -> None:
-    shared = SharedModule(nn.Linear(3, 2))
-    with pytest.raises(
-        ValueError, match=r"expected a module with tensors of shapes \[\(2, 3\), \(2,\)\], got \[\(2, 4"
-    ):
-        shared.write(nn.Linear(4, 2))
-
-
 if __name__ == "__main__":
     main()
 
@@ -377,17 +356,3 @@ def test_a_process_that_is_killed_in_the_middle_blocks_nobody() -> None:
     os.kill(holder.pid, signal.SIGKILL)
     assert shared.write(make_module(1.0)) == 1
     holder.join(TIMEOUT)
-
-
-def test_what_is_read_and_copied_is_memory_of_ones_own() -> None:
-    source = make_module(1.0)
-    shared = SharedModule(source)
-    with torch.no_grad():
-        source[1].weight.zero_()
-    own: Any = shared.create_copy()
-    assert values_of(own) == {1.0}
-    assert own[0].weight.is_contiguous(memory_format=torch.channels_last)
-    shared.write(make_module(2.0))
-    assert values_of(own) == {1.0}
-    assert shared.read(own, 0) == 1
-    assert values_of(own) == {2.0}

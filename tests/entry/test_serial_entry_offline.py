@@ -245,7 +245,6 @@ BAD = "policy.collect.data_path=bad.npz"
         ("bc", {}, ["policy.collect.data_path="], r"policy\.collect\.data_path is empty"),
         ("bc", {}, ["policy.collect.data_path=gone.npz"], r"'gone\.npz' does not exist"),
         ("bc", {}, ["policy.learn.batch_size=601"], r"batch_size=601 is more than .*, 600 of 600 transitions: "),
-        ("bc", {}, ["policy.learn.train_epoch=0"], r"policy\.learn\.train_epoch: expected at least 1, got 0"),
         ("discrete_cql", {"reward": None}, [BAD], r"'bad\.npz' lacks 'reward'"),
         (
             *("discrete_cql", {"next_obs": None}, [BAD, "policy.learn.ignore_done=True"]),

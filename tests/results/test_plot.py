@@ -55,18 +55,6 @@ def test_more_groups_than_can_be_told_apart_are_drawn_in_parts_of_equal_scales(t
     assert svg.count("<!-- 800 -->") == 2  # a label of the vertical axis, which the first part alone would not reach
 
 
-def test_panels_are_environments_and_figures(tmp_path: Path, groups: list[Group]) -> None:
-    write_run(tmp_path / "other", 0, [1.0, 2.0], "env.env_id=CartPole-v1")
-    both = group_runs(find_runs([tmp_path]), "algorithm")
-    panels = plot._panels(both, PlotOptions(("eval/return_mean", "train/total_loss")))
-    assert [(env, metric, len(lines)) for env, metric, lines in panels] == [
-        ("CartPole-v0", "eval/return_mean", 1),
-        ("CartPole-v1", "eval/return_mean", 1),
-    ]
-    assert plot._labels(panels, PlotOptions()) == {"dqn": "dqn (1-4)"}
-    render_plot(both, "png", PlotOptions(each=True, title="Two environments"))
-
-
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The figures that are written while a test runs."""
