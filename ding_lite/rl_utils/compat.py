@@ -17,15 +17,13 @@ from ding_lite.rl_utils.exploration import epsilon_at
 from ding_lite.rl_utils.ppo import (
     a2c_error,
     pg_error,
-    ppo_data,
     ppo_error,
     ppo_info,
     ppo_loss,
-    ppo_policy_data,
     ppo_policy_error,
     ppo_policy_loss,
 )
-from ding_lite.rl_utils.vtrace import vtrace_error, vtrace_loss
+from ding_lite.rl_utils.vtrace import vtrace_error
 
 # Losses with a name for each kind of action.
 
@@ -58,24 +56,9 @@ class ppo_policy_data_continuous(NamedTuple):  # noqa: N801
     logit_pretrained: Logit | None = None
 
 
-def ppo_error_continuous(data: ppo_data_continuous, *args: Any, **kwargs: Any) -> tuple[ppo_loss, ppo_info]:
-    """Return what `ppo_error` returns for the same data and arguments."""
-    return ppo_error(ppo_data._make(data), *args, **kwargs)
-
-
-def ppo_policy_error_continuous(
-    data: ppo_policy_data_continuous, *args: Any, **kwargs: Any
-) -> tuple[ppo_policy_loss, ppo_info]:
-    """Return what `ppo_policy_error` returns for the same data and arguments."""
-    return ppo_policy_error(ppo_policy_data._make(data), *args, **kwargs)
-
-
-def vtrace_error_discrete_action(*args: Any, **kwargs: Any) -> vtrace_loss:
-    """Return the losses of `vtrace_error`, which explains the arguments, without the targets of the value."""
-    return vtrace_error(*args, **kwargs)[0]
-
-
-vtrace_error_continuous_action = vtrace_error_discrete_action
+ppo_error_continuous: Callable[..., tuple[ppo_loss, ppo_info]] = ppo_error
+ppo_policy_error_continuous: Callable[..., tuple[ppo_policy_loss, ppo_info]] = ppo_policy_error
+vtrace_error_discrete_action = vtrace_error_continuous_action = vtrace_error
 
 
 def compute_importance_weights(

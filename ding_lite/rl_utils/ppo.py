@@ -189,12 +189,11 @@ def ppo_error(
 
     With `logit_pretrained`, the losses are a `ppo_loss_with_kl`.
     """
-    check_same_shape(adv=data.adv, value_new=data.value_new)
-    fields = data._asdict()
-    policy_data = ppo_policy_data(**{name: fields[name] for name in ppo_policy_data._fields})
+    logit_new, logit_old, action, value_new, value_old, adv, return_, weight, logit_pretrained = data
+    check_same_shape(adv=adv, value_new=value_new)
+    policy_data = ppo_policy_data(logit_new, logit_old, action, adv, weight, logit_pretrained)
     policy, info = ppo_policy_error(policy_data, clip_ratio, dual_clip=dual_clip, kl_type=kl_type)
-    value_data = ppo_value_data(**{name: fields[name] for name in ppo_value_data._fields})
-    value_loss = ppo_value_error(value_data, clip_ratio, use_value_clip)
+    value_loss = ppo_value_error(ppo_value_data(value_new, value_old, return_, weight), clip_ratio, use_value_clip)
     loss = ppo_loss(policy_loss=policy.policy_loss, value_loss=value_loss, entropy_loss=policy.entropy_loss)
     if not isinstance(policy, ppo_policy_loss_with_kl):
         return loss, info

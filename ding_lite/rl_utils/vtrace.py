@@ -129,7 +129,7 @@ def vtrace_error(
     rho_clip_ratio: float = 1.0,
     c_clip_ratio: float = 1.0,
     rho_pg_clip_ratio: float = 1.0,
-) -> tuple[vtrace_loss, Tensor]:
+) -> vtrace_loss:
     """Return the losses of policy and value, and the mean entropy (section 4.2 of the paper).
 
     policy_loss = -mean(w A log pi(a)), value_loss = mean(w (v - V)^2), entropy_loss = mean(w H(pi))
@@ -137,8 +137,7 @@ def vtrace_error(
     The advantages A come from `vtrace_advantage`, the targets v from `vtrace_nstep_return`.
 
     `rho_clip_ratio` is rho_bar, which determines the policy whose value V converges to, `c_clip_ratio` c_bar, which
-    determines the speed of convergence, and `rho_pg_clip_ratio` rho_bar of the policy gradient. The second result are
-    the targets v `[T, B]`, detached.
+    determines the speed of convergence, and `rho_pg_clip_ratio` rho_bar of the policy gradient.
     """
     target_output, behaviour_output, action, value, reward, weight, next_value, done, traj_flag = data
     logp, entropy = log_prob_entropy(target_output, action)
@@ -151,19 +150,18 @@ def vtrace_error(
         last_value = (value if next_value is None else next_value)[-1:]
         next_return = torch.cat([return_[1:], last_value])
         adv = vtrace_advantage(rho_pg, reward, next_return, bootstrap_values=value[:-1], gamma=gamma, **cuts)
-    loss = vtrace_loss(
+    return vtrace_loss(
         policy_loss=-weighted_mean(logp * adv, weight),
         value_loss=weighted_mean((return_ - value[:-1]).square(), weight),
         entropy_loss=weighted_mean(entropy, weight),
     )
-    return loss, return_
 
 
 def _check_cut(next_value: Tensor | None, traj_flag: Tensor | None) -> None:
     """Raise ValueError if there are cuts, but no values of the true next states."""
     if traj_flag is not None and next_value is None:
         raise ValueError(
-            "traj_flag needs next_value: after a truncated trajectory, value[1:] is the value of another trajectory"
+            "traj_flag needs next_value: after a truncated trajectory, the next value is that of another trajectory"
         )
 
 
@@ -205,8 +203,7 @@ def compute_q_retraces(
     Returns:
         `[T+1, B, 1]`: Qret, and V of the last state.
     """
-    if traj_flag is not None and next_value is None:
-        raise ValueError("traj_flag needs next_value: after a truncated trajectory, v_pred[1:] is that of another one")
+    _check_cut(next_value, traj_flag)
     v_TB = (v_pred[1:] if next_value is None else next_value).squeeze(-1)
     q_TB, rho_TB = (x.gather(-1, actions.unsqueeze(-1)).squeeze(-1) for x in (q_values[:-1], ratio))
     check_same_shape(reward=rewards, value=v_TB, weight=weights, action=actions, traj_flag=traj_flag)
