@@ -16,14 +16,9 @@ from ding_lite.torch_utils.normalizer import MASK
 Logit = TypeVar("Logit", Tensor, Any)
 
 
-def has_mask(obs: Any) -> bool:
-    """Return whether observations are a dict with an `action_mask`."""
-    return isinstance(obs, dict) and MASK in obs
-
-
 def find_mask(obs: Any) -> Tensor | None:
     """Return the `action_mask` of observations; None if they have none, and all actions are allowed."""
-    return obs[MASK] if has_mask(obs) else None
+    return obs.get(MASK) if isinstance(obs, dict) else None
 
 
 def obey_mask(logit: Logit, obs: Any) -> Logit:
@@ -38,11 +33,12 @@ def obey_mask(logit: Logit, obs: Any) -> Logit:
         obs: observations `[..., ]`. If they are a dict with `action_mask`, `[..., A]` or `[..., D, A]`, actions for
             which it is 0 or False are forbidden. Otherwise the logit is returned unchanged.
     """
-    if not has_mask(obs):
+    mask_XA = find_mask(obs)
+    if mask_XA is None:
         return logit
     if isinstance(logit, dict):
         return {"branches": obey_mask(logit["branches"], obs)}
-    return logit.masked_fill(~allowed_actions(obs[MASK]), -torch.inf)
+    return logit.masked_fill(~allowed_actions(mask_XA), -torch.inf)
 
 
 def allowed_actions(mask_XA: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ import torch
 from easydict import EasyDict
 from torch import Tensor, nn
 
-from ding_lite.model.masks import has_mask
+from ding_lite.model.masks import find_mask
 from ding_lite.model.noisy import explore
 from ding_lite.policy.checkpointed import Checkpointed
 from ding_lite.policy.common_keys import COMMON_KEYS, check_actors, check_common_keys
@@ -179,7 +179,7 @@ class Policy(Checkpointed):
         """Take one optimizer step on a batch, and return figures, see `_forward_learn`; a collective call."""
         self._schedules.set_numbers()
         output = self._forward_learn(self._ready(batch))
-        if "q_value" in output and has_mask(batch["obs"]):  # forbidden actions have the value -inf
+        if "q_value" in output and find_mask(batch["obs"]) is not None:  # forbidden actions have the value -inf
             q_value = output["q_value"]
             output["q_value"] = q_value.masked_fill(q_value.isneginf(), torch.nan).nanmean()
         if self._drifting:

@@ -20,7 +20,22 @@ from ding_lite.torch_utils.minibatch import minibatches
 from ding_lite.utils.key import Key
 from ding_lite.utils.tree import tree_map
 
-# Keys of policies that learn from replayed sequences.
+# Keys of actor-critics that learn from replayed sequences.
+UNROLL_KEYS: dict[str, Any] = dict(
+    unroll_len=Key(32, "env steps of a sequence; n_sample, batch_size and buffer size count sequences", low=1),
+    random_collect_size=Key(0, "sequences per rank that the policy plays before learning starts", low=0),
+    learn=dict(
+        update_per_collect=Key(4, "learner iterations after each collect", low=1),
+        batch_size=Key(16, "sequences per rank and iteration", low=1),
+    ),
+    other=dict(
+        replay_buffer=dict(
+            type=Key("sequence", "a buffer that returns sequences"),
+            replay_buffer_size=Key(1000, "capacity of the buffer, in sequences per rank", low=1),
+        ),
+    ),
+)
+# Keys of policies with a memory that learn from replayed sequences.
 SEQUENCE_KEYS: dict[str, Any] = dict(
     unroll_len=Key(16, "env steps of a sequence that are learned from; n_sample and sizes count sequences", low=1),
     burnin_step=Key(4, "env steps before these that only bring the recurrent states up to date", low=0),

@@ -62,7 +62,7 @@ class D4PGPolicy(DDPGPolicy):
         """Return L_critic and detached figures, for a batch as `_prepare` returns it."""
         with torch.no_grad():
             following = self._run(self._target_critic, batch["next_obs"], action=self._target_action(batch))
-            next_p_BK, (low, high, _) = following["logit"].softmax(-1), self._support
+            next_p_BK, (low, high) = following["logit"].softmax(-1), self._support
             target_BK, clipped_B = project_target(
                 next_p_BK, batch["reward"], batch["done"], batch["value_gamma"], v_min=low, v_max=high
             )

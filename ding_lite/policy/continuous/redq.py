@@ -60,9 +60,6 @@ class REDQPolicy(SACPolicy):
         drawn_M = torch.randperm(self._cfg.model.ensemble_num, generator=generator)[: self._cfg.learn.min_num]
         return super()._draw_noise(batch) | {"critics": drawn_M.to(self._device)}
 
-    def _is_actor_due(self) -> bool:
-        return self._optimizers["critic"].steps % int(self._cfg.learn.actor_update_freq) == 0
-
     def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_critic and detached figures, for a batch as `_prepare` returns it."""
         loss, figures = super()._critic_loss(batch)

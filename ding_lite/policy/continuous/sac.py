@@ -149,16 +149,13 @@ class SACPolicy(Policy):
         if self._alpha_is_scheduled:
             self._alpha.set(self._cfg.learn.alpha)
         output = self._optimizers["critic"].step(self._critic_loss, batch)
-        if self._is_actor_due():
+        if self._optimizers["critic"].steps % self._cfg.learn.get("actor_update_freq", 1) == 0:  # a key of REDQ
             output |= self._optimizers["actor"].step(self._actor_loss, batch)
             if self._cfg.learn.auto_alpha:
                 output |= self._optimizers["alpha"].step(self._alpha_loss, batch | output)
             self._alpha.bound()
         self._update_targets()
         return output
-
-    def _is_actor_due(self) -> bool:
-        return True
 
     def _state_dict_learn(self) -> dict[str, Any]:
         return super()._state_dict_learn() | {"alpha": self._alpha.learned.detach()}

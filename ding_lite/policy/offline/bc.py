@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ding_lite.model.masks import has_mask
+from ding_lite.model.masks import find_mask
 from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import DATASET_KEYS, NOT_OF_DATASETS
 from ding_lite.rl_utils.distribution import Logit, log_prob, mode
@@ -84,7 +84,7 @@ class BCPolicy(Policy):
         output, action = self._run(self._model, batch["obs"]), batch["action"]
         if "logit" in output:
             smoothing = LABEL_SMOOTHING if self._cfg.learn.ce_label_smooth else 0.0
-            loss = _cross_entropy(output["logit"], action, smoothing, has_mask(batch["obs"]))
+            loss = _cross_entropy(output["logit"], action, smoothing, find_mask(batch["obs"]) is not None)
             likely: Any = mode(output["logit"])
             return loss, {"accuracy": (likely == action).to(loss.dtype)}
         mu, action = output["action"], self._to_device(action)

@@ -33,10 +33,11 @@ from torch import Tensor
 
 from ding_lite.policy.base import Policy
 from ding_lite.policy.policy_gradient.a2c import flatten_rows
+from ding_lite.policy.sequences import UNROLL_KEYS
 from ding_lite.rl_utils.distribution import finite, kl_divergence, sample
 from ding_lite.rl_utils.vtrace import acer_trust_region_update, compute_q_retraces
 from ding_lite.torch_utils.optimizer import Trained
-from ding_lite.utils.key import Key
+from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
 
@@ -47,29 +48,24 @@ LEAST_RATIO = 1e-8  # keeps c / rho finite
 class ACERPolicy(Policy):
     """ACER. Override `_loss` to change the objective."""
 
-    config: ClassVar[dict[str, Any]] = dict(
-        type="acer",
-        unroll_len=Key(32, "env steps of a sequence; n_sample, batch_size and buffer size count sequences", low=1),
-        discount_factor=0.9,
-        random_collect_size=Key(0, "sequences per rank that the policy plays before learning starts", low=0),
-        learn=dict(
-            update_per_collect=Key(4, "learner iterations after each collect", low=1),
-            batch_size=Key(16, "sequences per rank and iteration", low=1),
-            learning_rate_actor=Key(0.0005, "learning rate of the actor's optimizer", low=0, high=10**6),
-            learning_rate_critic=Key(0.0005, "learning rate of the critic's optimizer", low=0, high=10**6),
-            entropy_weight=Key(0.0001, "weight of the entropy bonus"),
-            c_clip_ratio=Key(10.0, "c, the largest importance weight; the excess is corrected for", above=0),
-            trust_region=Key(True, "bound each step's divergence from the average policy"),
-            trust_region_value=Key(1.0, "largest increase of the divergence, per unit step and sample", low=0),
-            target_theta=Key(0.01, "share of the actor mixed into the average policy at each update", above=0, high=1),
-        ),
-        collect=dict(
-            n_sample=Key(16, "sequences per rank and collect", low=1),
-        ),
-        other=dict(
-            replay_buffer=dict(
-                type=Key("sequence", "a buffer that returns sequences"),
-                replay_buffer_size=Key(1000, "capacity of the buffer, in sequences per rank", low=1),
+    config: ClassVar[dict[str, Any]] = merge_keys(
+        UNROLL_KEYS,
+        dict(
+            type="acer",
+            discount_factor=0.9,
+            learn=dict(
+                learning_rate_actor=Key(0.0005, "learning rate of the actor's optimizer", low=0, high=10**6),
+                learning_rate_critic=Key(0.0005, "learning rate of the critic's optimizer", low=0, high=10**6),
+                entropy_weight=Key(0.0001, "weight of the entropy bonus"),
+                c_clip_ratio=Key(10.0, "c, the largest importance weight; the excess is corrected for", above=0),
+                trust_region=Key(True, "bound each step's divergence from the average policy"),
+                trust_region_value=Key(1.0, "largest increase of the divergence, per unit step and sample", low=0),
+                target_theta=Key(
+                    0.01, "share of the actor mixed into the average policy at each update", above=0, high=1
+                ),
+            ),
+            collect=dict(
+                n_sample=Key(16, "sequences per rank and collect", low=1),
             ),
         ),
     )

@@ -21,9 +21,10 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy.policy_gradient.a2c import A2CPolicy, flatten_rows
+from ding_lite.policy.sequences import UNROLL_KEYS
 from ding_lite.rl_utils.distribution import log_prob, log_prob_entropy
 from ding_lite.rl_utils.vtrace import vtrace_advantage, vtrace_nstep_return
-from ding_lite.utils.key import Key
+from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
 
@@ -32,29 +33,22 @@ from ding_lite.utils.tree import tree_map
 class IMPALAPolicy(A2CPolicy):
     """IMPALA for discrete, multi-discrete, continuous or hybrid actions. Override `_loss` to change the objective."""
 
-    config: ClassVar[dict[str, Any]] = dict(
-        type="impala",
-        discount_factor=0.99,
-        unroll_len=Key(32, "env steps of a sequence; n_sample, batch_size and buffer size count sequences", low=1),
-        random_collect_size=Key(0, "sequences per rank that the policy plays before learning starts", low=0),
-        learn=dict(
-            update_per_collect=Key(4, "learner iterations after each collect", low=1),
-            batch_size=Key(16, "sequences per rank and iteration", low=1),
-            learning_rate=0.0005,
-            entropy_weight=0.0001,
-            grad_clip_type=None,
-            lambda_=Key(0.95, "lambda of the V-trace return", low=0, high=1),
-            rho_clip_ratio=Key(1.0, "upper bound of the importance weight of a temporal difference", low=0),
-            c_clip_ratio=Key(1.0, "upper bound of the importance weight of later temporal differences", low=0),
-            rho_pg_clip_ratio=Key(1.0, "upper bound of the importance weight of a policy gradient", low=0),
-        ),
-        collect=dict(
-            n_sample=Key(None, "sequences per rank and collect; None: one per environment", type=int, low=1),
-        ),
-        other=dict(
-            replay_buffer=dict(
-                type=Key("sequence", "a buffer that returns sequences"),
-                replay_buffer_size=Key(1000, "capacity of the buffer, in sequences per rank", low=1),
+    config: ClassVar[dict[str, Any]] = merge_keys(
+        UNROLL_KEYS,
+        dict(
+            type="impala",
+            discount_factor=0.99,
+            learn=dict(
+                learning_rate=0.0005,
+                entropy_weight=0.0001,
+                grad_clip_type=None,
+                lambda_=Key(0.95, "lambda of the V-trace return", low=0, high=1),
+                rho_clip_ratio=Key(1.0, "upper bound of the importance weight of a temporal difference", low=0),
+                c_clip_ratio=Key(1.0, "upper bound of the importance weight of later temporal differences", low=0),
+                rho_pg_clip_ratio=Key(1.0, "upper bound of the importance weight of a policy gradient", low=0),
+            ),
+            collect=dict(
+                n_sample=Key(None, "sequences per rank and collect; None: one per environment", type=int, low=1),
             ),
         ),
     )

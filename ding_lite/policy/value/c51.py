@@ -19,7 +19,7 @@ Shapes: B samples in a batch, A actions, K atoms.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from easydict import EasyDict
@@ -42,16 +42,8 @@ SUPPORT_KEYS: dict[str, Any] = dict(
 SUPPORT_ALARM = (0.2, "returns leave the range of the atoms: widen policy.model.v_min and policy.model.v_max")
 
 
-class Support(NamedTuple):
-    """The atoms of a distribution: `n_atom` values equally spaced from `v_min` to `v_max`."""
-
-    v_min: float
-    v_max: float
-    n_atom: int
-
-
-def read_support(model_cfg: EasyDict, model: nn.Module | None = None) -> Support:
-    """Return the support that a compiled `cfg.policy.model` configures.
+def read_support(model_cfg: EasyDict, model: nn.Module | None = None) -> tuple[float, float]:
+    """Return the smallest and the largest atom that a compiled `cfg.policy.model` configures.
 
     Args:
         model_cfg: the config. If the user passes a model, the config may lack the keys; their default values then
@@ -66,14 +58,14 @@ def read_support(model_cfg: EasyDict, model: nn.Module | None = None) -> Support
             raise ConfigError(
                 f"policy.model.{key}={value}, but the model has {key}={own}: set policy.model.{key}={own}."
             )
-    return Support(**values)
+    return values["v_min"], values["v_max"]
 
 
 def categorical_loss(
     outputs: tuple[dict[str, Tensor], dict[str, Tensor], Tensor],
     batch: dict[str, Any],
     weight_B: Tensor | None,
-    support: Support,
+    bounds: tuple[float, float],
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the loss of the module's docstring, and detached figures.
 
@@ -82,7 +74,7 @@ def categorical_loss(
             be left out, but a probability that was rounded to 0 then has no gradient.
         batch: see `DQNPolicy._loss`.
         weight_B: importance weights; None: all are 1.
-        support: the atoms of the distributions.
+        bounds: the smallest and the largest atom of the distributions.
     """
     online, target, next_action_B = outputs
     row_B = torch.arange(len(next_action_B), device=next_action_B.device)
@@ -94,7 +86,7 @@ def categorical_loss(
     with torch.no_grad():
         next_p_BK = target["distribution"][row_B, next_action_B]
         target_BK, clipped_B = project_target(
-            next_p_BK, batch["reward"], batch["done"], batch["value_gamma"], v_min=support.v_min, v_max=support.v_max
+            next_p_BK, batch["reward"], batch["done"], batch["value_gamma"], v_min=bounds[0], v_max=bounds[1]
         )
     cross_entropy_B = -(target_BK * logp_BK).sum(-1)
     loss = weighted_mean(cross_entropy_B, weight_B)
