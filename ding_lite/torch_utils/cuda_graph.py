@@ -103,28 +103,21 @@ class CudaGraphs:
 
 
 def _record(function: Callable[[Any], Any], inputs: Any) -> _Recording:
-    own = tree_map(torch.empty_like, inputs)
+    own, collects = tree_map(torch.empty_like, inputs), gc.isenabled()
     graph = torch.cuda.CUDAGraph()
-    # Other threads may use the GPU meanwhile. No older graph may be freed, though: CUDA would end the process.
-    with _without_garbage_collection(), torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        output = function(own)
+    gc.disable()  # no older graph may be freed meanwhile: CUDA would end the process
+    try:
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other threads may use the GPU
+            output = function(own)
+    finally:
+        if collects:
+            gc.enable()
     of_dtype: dict[torch.dtype, tuple[list[int], list[Tensor]]] = {}
     for number, leaf in enumerate(tree_leaves(own)):
         numbers, tensors = of_dtype.setdefault(leaf.dtype, ([], []))
         numbers.append(number)
         tensors.append(leaf)
     return _Recording(graph, list(of_dtype.values()), output)
-
-
-@contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def copies(figures: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -67,7 +67,7 @@ def broadcast_networks(modules: list[nn.Module]) -> None:
 
 
 def checksum_networks(modules: list[nn.Module]) -> tuple[int, int]:
-    """Return a checksum of all parameters and buffers, to the bit; see `drift.checksum`."""
+    """Return a checksum of all parameters and buffers, to the bit; see `checksum`."""
     tensors = {id(tensor): tensor for module in modules for tensor in (*module.parameters(), *module.buffers())}
     return checksum(tensors.values())
 

@@ -70,7 +70,7 @@ def diagnose(
     detail = texts[first] or f"the loss is finite{' on every rank' if several else ''}, its gradient is not"
     if several and sources:
         detail = f"on rank {first} {detail}"
-        detail += f", also on {_join('rank', others)}" if others else ""
+        detail += f", also on rank{'s' * (len(others) > 1)} {', '.join(map(str, others))}" if others else ""
     if faults[first]:
         detail += f"; batch{f' of rank {first}' if several else ''}: {faults[first]}"
     detail += _describe_gradient(module)
@@ -100,7 +100,3 @@ def describe(data: dict[str, Any]) -> list[str]:
             parts = " and ".join(f"{count} {kind}" for kind, count in counts.items() if count)
             found.append(f"{name} has {parts} of {value.numel()}" if value.ndim else f"{name} is {value.item()}")
     return found
-
-
-def _join(noun: str, numbers: list[int]) -> str:
-    return f"{noun}{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"

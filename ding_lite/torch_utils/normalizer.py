@@ -98,13 +98,6 @@ class Normalizer(nn.Module):
         normal = (features - self.obs.mean[place]) / self.obs.std[place]
         return normal.clamp(-CLIP, CLIP).float().view(x.shape)
 
-    def normalize_reward(self, reward: Tensor) -> Tensor:
-        """Return rewards, or sums of rewards, of any shape."""
-        if self.returns is None:
-            return reward
-        normal = (reward / self.returns.std.to(reward.device)).to(reward.dtype)
-        return normal.clamp(-self._reward_clip, self._reward_clip)
-
     def normalize(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return a batch or a block with normalised observations and rewards; the given one is not changed."""
         return self._with_rewards(self._with_obs(batch))
@@ -113,7 +106,11 @@ class Normalizer(nn.Module):
         return batch | {key: self.normalize_obs(batch[key]) for key in OBS_KEYS if key in batch}
 
     def _with_rewards(self, batch: dict[str, Any]) -> dict[str, Any]:
-        return batch | {key: self.normalize_reward(batch[key]) for key in ("reward",) if key in batch}
+        if self.returns is None or "reward" not in batch:
+            return batch
+        reward = batch["reward"]
+        normal = (reward / self.returns.std.to(reward.device)).to(reward.dtype)
+        return batch | {"reward": normal.clamp(-self._reward_clip, self._reward_clip)}
 
     def observe(self, block: dict[str, Any]) -> dict[str, Any]:
         """Update the statistics with a rollout block, and return it normalised; a collective call.

@@ -115,7 +115,9 @@ def load_moments(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> Non
         ValueError: the state is of another kind of optimizer, or a moment does not have the shape of its parameter;
             torch checks neither.
     """
-    own, saved = (_options_with_moments(groups[0]) for groups in (optimizer.param_groups, state["param_groups"]))
+    groups = (optimizer.param_groups[0], state["param_groups"][0])
+    # the options that determine which moments an optimizer keeps
+    own, saved = (", ".join(key for key in ("betas", "alpha", "momentum") if group.get(key)) for group in groups)
     if own != saved:
         raise ValueError(
             f"the optimizer has the moments of {own or 'SGD'}, and the state those of {saved or 'SGD'}: set "
@@ -131,11 +133,6 @@ def load_moments(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> Non
                     "the state belongs to another model or an older ding_lite; start from the model alone, with "
                     "policy.learn.resume_training=False"
                 )
-
-
-def _options_with_moments(group: dict[str, Any]) -> str:
-    """Return the options of a parameter group that determine which moments its optimizer keeps."""
-    return ", ".join(key for key in ("betas", "alpha", "momentum") if group.get(key))
 
 
 def check_optimizer(section: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:

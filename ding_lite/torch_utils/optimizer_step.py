@@ -372,11 +372,6 @@ class Optimizers(dict[str, OptimizerStep]):
         self[name] = optimizer
         return optimizer
 
-    @property
-    def skipped(self) -> int:
-        """Number of updates skipped so far because a loss or gradient was not finite."""
-        return sum(optimizer.check.skipped for optimizer in self.values())
-
     def finish(self) -> None:
         """Complete the check of the last step. On a GPU, its result is known only now.
 
@@ -392,11 +387,11 @@ class Optimizers(dict[str, OptimizerStep]):
         return [*own, *self.figures()]
 
     def figures(self) -> dict[str, Tensor]:
-        """Return the current learning rates, and `skipped_updates` if any update was skipped."""
+        """Return the current learning rates, and `skipped_updates` if any update was not finite and was skipped."""
         rates: dict[str, Tensor] = {}
         for optimizer in self.values():
             rates |= optimizer.learning_rates()
-        skipped = self.skipped
+        skipped = sum(optimizer.check.skipped for optimizer in self.values())
         return rates | {"skipped_updates": torch.tensor(skipped)} if skipped else rates
 
     def state_dict(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from ding_lite.envs.actions import ActionUnits, bounds_of
 from ding_lite.envs.masks import MASK
 from ding_lite.rl_utils.common import discounts, nstep_sums
 from ding_lite.utils.tree import tree_leaves, tree_map
-from ding_lite.worker.offline.files import PADDING, Columns, DatasetError, flatten, open_columns
+from ding_lite.worker.offline.files import PADDING, Columns, DatasetError, count_rows, flatten, open_columns
 
 TRANSITION = ("obs", "action", "reward", "next_obs", "done")
 NAMES = {  # the names that files may use for a column; the first is ours and DI-engine's
@@ -88,7 +88,9 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         if "done" in columns:
             self._connect(nstep, gamma, ignore_done)
         if not len(self):
-            raise DatasetError(f"Data set '{source}' holds {self._rows()} rows, but no transition starts in them.")
+            raise DatasetError(
+                f"Data set '{source}' holds {count_rows(columns)} rows, but no transition starts in them."
+            )
 
     def _connect(self, nstep: int, gamma: float, ignore_done: bool) -> None:
         """Find the rows where transitions start and end, and sum the rewards."""
@@ -125,11 +127,8 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
                 ends_R[:-1] |= (obs[1:] != next_obs[:-1])[:, None].flatten(1).any(1)
         return ends_R
 
-    def _rows(self) -> int:
-        return len(next(tree_leaves(self.columns)))
-
     def __len__(self) -> int:
-        return self._rows() if self._start is None else len(self._start)
+        return count_rows(self.columns) if self._start is None else len(self._start)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         return tree_map(lambda leaf: leaf[0], self.gather(torch.tensor([index])))
@@ -154,7 +153,7 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
 
     def observations(self) -> Iterator[Any]:
         """Yield the observations of all rows except padding, in parts `[R, ...]`, as the policy sees them."""
-        for start in range(0, self._rows(), ROWS_AT_ONCE):
+        for start in range(0, count_rows(self.columns), ROWS_AT_ONCE):
             part = slice(start, start + ROWS_AT_ONCE)
             kept = ~self.columns[PADDING][part] if PADDING in self.columns else slice(None)
             yield tree_map(lambda column: column[part][kept], self.columns["obs"])  # noqa: B023 (called at once)
@@ -242,7 +241,7 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
 
     def _check_columns(self) -> None:
         """Raise `DatasetError` for different lengths, flags and rewards that are not vectors, and NaN."""
-        rows = self._rows()
+        rows = count_rows(self.columns)
         if rows == 0:
             raise DatasetError(f"Data set '{self.source}' is empty: its columns have no rows.")
         for key, leaf in flatten(self.columns):

@@ -209,16 +209,13 @@ def write_columns(path: str, columns: dict[str, Any], attributes: dict[str, Any]
             if kind == "npz":
                 np.savez(file, **dict(flatten(columns)), attributes=np.array(json.dumps(attributes)))
             else:
-                _write_hdf5(file, columns, attributes)
+                with _load("h5py").File(file, "w") as store:
+                    store.attrs.update(attributes)
+                    for name, array in flatten(columns):
+                        compression = "lzf" if array.ndim > 2 else None  # images
+                        store.create_dataset(name, data=array, compression=compression)
     except OSError as error:
         raise DatasetError(f"Cannot write data set '{path}': {error.strerror or error}.") from error
-
-
-def _write_hdf5(file: Any, columns: dict[str, Any], attributes: dict[str, Any]) -> None:
-    with _load("h5py").File(file, "w") as store:
-        store.attrs.update(attributes)
-        for name, array in flatten(columns):
-            store.create_dataset(name, data=array, compression="lzf" if array.ndim > 2 else None)  # images
 
 
 def _write_npy(path: Path, columns: dict[str, Any], attributes: dict[str, Any]) -> None:

@@ -55,17 +55,9 @@ class TransitionStream:
             return
         if self._rest:
             transitions = tree_map(lambda *parts: torch.cat(parts), self._rest, transitions)
-        *batches, self._rest = _split(transitions, self._batch_size)
-        yield from batches
-
-
-def _split(tree: Any, size: int) -> list[Any]:
-    """Cut leaves `[M, ...]` into parts of `size` rows, and a last part with the remaining rows, possibly none."""
-    if isinstance(tree, dict):
-        parts = zip(*(_split(leaf, size) for leaf in tree.values()), strict=True)
-        return [dict(zip(tree, part, strict=True)) for part in parts]
-    whole = len(tree) // size * size
-    return [*(tree[:whole].split(size) if whole else ()), tree[whole:]]
+        number, size = len(transitions["reward"]) // self._batch_size, self._batch_size
+        self._rest = tree_map(lambda leaf: leaf[number * size :], transitions)
+        yield from (tree_map(lambda leaf: leaf[i * size : (i + 1) * size], transitions) for i in range(number))  # noqa: B023 (at once)
 
 
 class EpisodeStream:
