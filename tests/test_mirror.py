@@ -30,7 +30,7 @@ COVERED = {
     "policy/value/test_qmix.py": ["policy/value/wqmix.py"],
     "model/test_vac.py": ["model/actor_heads.py", "model/arguments.py"],
     "policy/test_base.py": ["policy/common_keys.py"],
-    "policy/test_invariants.py": ["policy/checkpointed.py"],
+    "policy/test_modes.py": ["torch_utils/switches.py"],
     "policy/continuous/test_ddpg.py": ["policy/continuous/td3.py"],
     "policy/continuous/test_recurrent.py": ["model/recurrent_qac.py"],
     "policy/value/test_distributional.py": ["policy/value/iqn.py"],

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ding_lite.model.masks import find_mask
 from ding_lite.model.noisy import explore
-from ding_lite.policy.checkpointed import Checkpointed
+from ding_lite.policy.checkpointed import Checkpointed, WeightAverage
 from ding_lite.policy.common_keys import COMMON_KEYS, check_actors, check_common_keys
 from ding_lite.rl_utils.distribution import mode
 from ding_lite.rl_utils.exploration import epsilon_at
@@ -32,7 +32,7 @@ from ding_lite.torch_utils.minibatch import minibatches, rank_sizes
 from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
-from ding_lite.torch_utils.switches import WeightAverage, frozen, set_training
+from ding_lite.torch_utils.switches import frozen, set_training
 from ding_lite.torch_utils.target_network import TargetNetwork
 from ding_lite.utils.key import declared_keys, default_values
 from ding_lite.utils.ranks.collectives import get_local_rank, get_world_size

@@ -13,7 +13,7 @@ from torch import nn
 
 import ding_lite
 from ding_lite.entry import evaluate_checkpoint, serial_pipeline
-from ding_lite.torch_utils.switches import WeightAverage
+from ding_lite.policy.checkpointed import WeightAverage
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from tests.distributed import parity
 from tests.policy.helpers import OURS, same_tree
