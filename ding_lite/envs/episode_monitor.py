@@ -150,14 +150,10 @@ class EpisodeMonitor(VectorWrapper):
         self._obs = obs
         if self._journal is not None and "final_obs" in info:
             self._episode_N += terminated_N | truncated_N
-            self._trim(self._journal)
+            # Actions that are older than every running episode go; the newest ones stay, as they show the form.
+            for _ in range(len(self._journal) - max(int(self._length_N.max()), 1)):
+                self._journal.popleft()
         return obs, reward_N, terminated_N, truncated_N, info
-
-    def _trim(self, journal: deque[Any]) -> None:
-        """Remove actions that are older than every running episode; the newest ones stay, as they show the form."""
-        longest = max(int(self._length_N.max()), 1)
-        while len(journal) > longest:
-            journal.popleft()
 
     def _fit(self, obs: Any, what: str, number: int) -> Any:
         """Return a number of observations in the type of their space, see `fit`; those that fit only get a quick look.

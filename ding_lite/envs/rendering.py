@@ -72,27 +72,19 @@ def build_rendered(
         raise ConfigError(f"Environment '{name}' cannot be built{mode}: {place_of(error)}{cause}") from error
     if render_mode is None:
         return env
-    if env.render_mode != render_mode:
-        return _set_render_mode(env, name, render_mode)
-    modes = env.metadata.get("render_modes") or [render_mode]  # a class that declares none is believed
-    possible = render_mode.removesuffix("_list") in modes or (render_mode == "human" and "rgb_array" in modes)
-    if render_mode not in modes and not possible:  # not even by a wrapper of gymnasium's, which only warns
-        env.close()
-        raise ConfigError(f"Environment '{name}' has no render mode '{render_mode}', only {list(modes)}.")
-    return env
-
-
-def _set_render_mode(env: gymnasium.Env, name: str, mode: str) -> gymnasium.Env:
-    """Make an environment render, or return it in a window that shows its images."""
-    modes = env.metadata.get("render_modes") or []
-    shows_images = mode == "human" and mode not in modes and "rgb_array" in modes
-    if mode not in modes and not shows_images:
+    modes, follows = env.metadata.get("render_modes") or [], env.render_mode == render_mode
+    shows_images = render_mode == "human" and render_mode not in modes and "rgb_array" in modes
+    # A class that follows the argument may declare no modes, and gymnasium's wrappers turn images into lists.
+    possible = follows and (not modes or render_mode.removesuffix("_list") in modes)
+    if not (render_mode in modes or shows_images or possible):
         env.close()
         raise ConfigError(
-            f"Environment '{name}' has no render mode '{mode}', only {list(modes)}: its class declares the modes in "
-            "metadata['render_modes'], and its render() follows self.render_mode."
+            f"Environment '{name}' has no render mode '{render_mode}', only {list(modes)}: its class declares the "
+            "modes in metadata['render_modes'], and its render() follows self.render_mode."
         )
-    env.unwrapped.render_mode = "rgb_array" if shows_images else mode
+    if follows:
+        return env
+    env.unwrapped.render_mode = "rgb_array" if shows_images else render_mode
     if not shows_images:
         return env
     env.unwrapped.metadata = {"render_fps": FPS, **env.unwrapped.metadata}  # HumanRendering requires render_fps

@@ -51,7 +51,11 @@ def fit(obs: Any, space: gymnasium.Space[Any], where: str, batch: tuple[int, ...
             check_finite(obs, where, space)
         return obs
     if isinstance(space, Dict):
-        return _fit_parts(obs, space, where, batch)
+        if not isinstance(obs, dict) or obs.keys() != space.spaces.keys():
+            keys = f"the keys {sorted(map(str, obs))}" if isinstance(obs, dict) else f"type {type(obs).__name__}"
+            wanted = sorted(map(str, space.spaces))
+            raise EnvError(f"{where} with {keys}, but the space is a Dict with the keys {wanted}.")
+        return {key: fit(obs[key], part, f"{where}[{key!r}]", batch) for key, part in space.spaces.items()}
     return obs if not batch and space.contains(obs) else _cast(obs, space, where, batch)
 
 
@@ -60,13 +64,6 @@ def plain_array(space: gymnasium.Space[Any], *batch: int) -> tuple[np.dtype[Any]
     if isinstance(space, Box) and (space.dtype.kind == "f" or space.dtype.itemsize == 1):
         return space.dtype, batch + space.shape
     return None
-
-
-def _fit_parts(obs: Any, space: Dict, where: str, batch: tuple[int, ...]) -> dict[str, Any]:
-    if not isinstance(obs, dict) or obs.keys() != space.spaces.keys():
-        keys = f"the keys {sorted(map(str, obs))}" if isinstance(obs, dict) else f"type {type(obs).__name__}"
-        raise EnvError(f"{where} with {keys}, but the space is a Dict with the keys {sorted(map(str, space.spaces))}.")
-    return {key: fit(obs[key], part, f"{where}[{key!r}]", batch) for key, part in space.spaces.items()}
 
 
 def _cast(obs: Any, space: gymnasium.Space[Any], where: str, batch: tuple[int, ...]) -> np.ndarray:
@@ -97,14 +94,11 @@ def check_finite(numbers: np.ndarray, where: str, space: gymnasium.Space[Any] | 
         raise EnvError(f"{where} with {numbers[first]!s} in environment {first[0]}, expected {finite}.")
 
 
-def malformed_reset(result: Any, where: str) -> EnvError:
-    """Return the error for a `reset` that did not return an observation and a dict."""
-    return EnvError(f"{where}: reset returned {_describe(result)}, expected (obs, info). {OLD_INTERFACE}.")
-
-
-def malformed_step(result: Any, where: str) -> EnvError:
-    """Return the error for a `step` that did not return five values."""
-    return EnvError(f"{where}: step returned {_describe(result)}, expected 5. {OLD_INTERFACE}.")
+def malformed(result: Any, expected: str, where: str) -> EnvError:
+    """Return the error for a `reset` or a `step`, which `where` names, that did not return a tuple of its values."""
+    kinds = [type(part).__name__ for part in result] if isinstance(result, tuple) else []
+    got = f"{len(kinds)} values ({', '.join(kinds)})" if kinds else f"a {type(result).__name__}"
+    return EnvError(f"{where} returned {got}, expected {expected}. {OLD_INTERFACE}.")
 
 
 def check_step(reward: Any, terminated: Any, truncated: Any, info: Any, where: str) -> tuple[float, bool, bool]:
@@ -144,11 +138,6 @@ def _to_array(value: Any) -> np.ndarray:
         return np.asarray(value)
     except ValueError:  # a list of rows that have different lengths
         return np.asarray(None)
-
-
-def _describe(result: Any) -> str:
-    kinds = [type(part).__name__ for part in result] if isinstance(result, tuple) else []
-    return f"{len(kinds)} values ({', '.join(kinds)})" if kinds else f"a {type(result).__name__}"
 
 
 def _show(value: Any) -> str:

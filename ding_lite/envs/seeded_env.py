@@ -16,7 +16,7 @@ from gymnasium.vector import SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import iterate
 
 from ding_lite.envs.masks import MASK, allows_something, find_mask_space
-from ding_lite.envs.returned import USUAL, EnvError, check_step, fit, malformed_reset, malformed_step, plain_array
+from ding_lite.envs.returned import USUAL, EnvError, check_step, fit, malformed, plain_array
 from ding_lite.utils.registry import UserError, closest
 from ding_lite.utils.seed import episode_seed, seed_globals
 from ding_lite.utils.tree import tree_map, write_row
@@ -85,7 +85,7 @@ class SeededEnv(gymnasium.Wrapper):
         else:
             result = self.env.reset(seed=own, options=others or None)
         if type(result) is not tuple or len(result) != 2 or not isinstance(result[1], dict):
-            raise malformed_reset(result, self._name)
+            raise malformed(result, "(obs, info)", f"{self._name}: reset")
         obs, info = result
         if type(obs) is not np.ndarray or (obs.dtype, obs.shape) != self._plain:
             obs = fit(obs, self._space, f"{self._name}: reset returned obs")
@@ -120,7 +120,7 @@ class SeededEnv(gymnasium.Wrapper):
         try:
             obs, reward, terminated, truncated, info = result
         except (TypeError, ValueError):
-            raise malformed_step(result, self._name) from None
+            raise malformed(result, "5", f"{self._name}: step") from None
         if (type(reward), type(terminated), type(truncated)) != USUAL or type(info) is not dict:
             reward, terminated, truncated = check_step(reward, terminated, truncated, info, self._name)
         if type(obs) is not np.ndarray or (obs.dtype, obs.shape) != self._plain:

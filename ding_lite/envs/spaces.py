@@ -235,9 +235,7 @@ def begin_stack(frame: Any, depth: int, axis: int = 0) -> Any:
 
     def begin(leaf: Any) -> np.ndarray:
         newest = _as_part(leaf, axis)
-        shape = list(newest.shape)
-        shape[axis] *= depth - 1
-        return np.concatenate([np.zeros(shape, newest.dtype), newest], axis)
+        return np.concatenate([*[np.zeros_like(newest)] * (depth - 1), newest], axis)
 
     return tree_map(begin, frame)
 

@@ -126,7 +126,9 @@ def create_vector_env(
     Raises:
         ConfigError: see `check_env`.
     """
-    limits = _training_limits(cfg_env) if training else []
+    # of training episodes, one for all environments or a list; empty: those of evaluations apply
+    limit = cfg_env.collector_max_episode_steps if training else None
+    limits = limit if isinstance(limit, list) else [] if limit is None else [limit]
     if not training:
         cfg_env = EasyDict({**cfg_env, "dynamic_seed": True})
     elif limits:
@@ -171,9 +173,3 @@ def create_vector_env(
     monitor = (RestorableVectorEnv if training else EpisodeMonitor)(env, seed, **options)
     monitor.action_space.seed(derive_seeds(seed, "action", n=1)[0])
     return monitor
-
-
-def _training_limits(cfg_env: EasyDict) -> list[int]:
-    """Return the limits of training episodes, one for all environments or a list; empty: those of evaluations apply."""
-    limit = cfg_env.collector_max_episode_steps
-    return limit if isinstance(limit, list) else [] if limit is None else [limit]

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from ding_lite.model.mlp import MLP as MLP
     from ding_lite.model.noisy import NoisyLinear as NoisyLinear
     from ding_lite.model.q_learning import DQN as DQN
-    from ding_lite.model.q_learning import DRQN as DRQN
     from ding_lite.model.q_learning import SQN as SQN
     from ding_lite.model.q_learning import DiscreteHead as DiscreteHead
     from ding_lite.model.q_learning import DuelingHead as DuelingHead
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from ding_lite.model.qac import QACQuantile as QACQuantile
     from ding_lite.model.qmix import QMix as QMix
     from ding_lite.model.qmix import WQMix as WQMix
+    from ding_lite.model.recurrent import DRQN as DRQN
     from ding_lite.model.recurrent import RecurrentCore as RecurrentCore
     from ding_lite.model.recurrent_qac import RecurrentQAC as RecurrentQAC
     from ding_lite.model.vac import PG as PG

@@ -1,6 +1,6 @@
 """Q-networks of discrete actions, and the heads that turn features into values.
 
-Shapes: B samples, A discrete actions, T steps of a sequence.
+Shapes: B samples, A discrete actions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from ding_lite.model.encoders import create_encoder
 from ding_lite.model.masks import allowed_mean, find_mask, obey_mask
 from ding_lite.model.mlp import MLP, Activation
 from ding_lite.model.noisy import NoisyLinear
-from ding_lite.model.recurrent import CoreChoice, create_core, run_core
 from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
 
@@ -167,51 +166,3 @@ class SQN(nn.Module):
         """
         q_CBA = torch.stack([self.q0(obs)["logit"], self.q1(obs)["logit"]])
         return {"q_value": q_CBA, "logit": q_CBA[0]}
-
-
-@MODEL_REGISTRY.register("drqn")
-class DRQN(ValueNetwork):
-    """Q of discrete actions, given all observations of the episode so far (Hausknecht & Stone 2015, arXiv:1507.06527).
-
-    The last of `encoder_hidden_size_list` is also the size of the recurrent state.
-
-    Args:
-        action_shape: number of actions.
-        dueling: compute Q from a value and advantages, see `DuelingHead`.
-        lstm_type: 'normal', 'pytorch' or 'gru', see `RecurrentCore`.
-        memory: 'gtrxl' takes a transformer with memory instead, see `create_core`.
-        res_link: add the encoder's features to those of the recurrent core.
-        **options: see `ValueNetwork`.
-    """
-
-    @with_arguments_of(ValueNetwork, without=("noise",))
-    def __init__(
-        self,
-        obs_shape: ObsShape,
-        action_shape: ActionShape,
-        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
-        dueling: bool = True,
-        *args: Any,
-        lstm_type: str = "normal",
-        memory: CoreChoice = None,
-        res_link: bool = False,
-        **options: Any,
-    ) -> None:
-        super().__init__(obs_shape, encoder_hidden_size_list, *args, **options)
-        size = encoder_hidden_size_list[-1]
-        self._res_link = res_link
-        self.core = create_core(size, lstm_type, memory)
-        head = DuelingHead if dueling else DiscreteHead
-        self.head = head(output_size=single_size(action_shape), **self.head_options)
-
-    def forward(self, obs: Tensor, **sequence: Any) -> dict[str, Any]:
-        """Return `logit` `[T, B, A]`, the action values, and states, for observations `[T, B, ...]`.
-
-        Args:
-            obs: sequences of observations.
-            **sequence: the state before them, and where episodes start, see `run_core`, which also describes the
-                states in the result.
-        """
-        y_TBH, x_TBF, states = run_core(self.encoder, self.core, obs, **sequence)
-        logit_TBA = self._values(y_TBH + x_TBF if self._res_link else y_TBH, obs)
-        return {"logit": obey_mask(logit_TBA, obs), **states}

@@ -17,7 +17,8 @@ from torch.nn import functional
 from ding_lite.model.agents import STATE, agent_shape, fold_agents
 from ding_lite.model.arguments import ObsShape, with_arguments_of
 from ding_lite.model.mlp import MLP, Activation
-from ding_lite.model.q_learning import DQN, DRQN
+from ding_lite.model.q_learning import DQN
+from ding_lite.model.recurrent import DRQN
 from ding_lite.torch_utils.normalizer import MASK
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_map

@@ -1,4 +1,4 @@
-"""The recurrent core of a network: an LSTM or a GRU that runs over sequences with episodes inside.
+"""The recurrent core of a network: an LSTM or a GRU that runs over sequences with episodes inside; a Q-network with it.
 
 A state is a dict of tensors `[B, H]`: `h` and, for an LSTM, `c`. B is its first dimension, as in all columns, so
 workers store the state of each environment like any other output of a policy.
@@ -8,15 +8,18 @@ Shapes: T rows of a sequence, B sequences, F features of a row, H features of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ding_lite.model.arguments import ActionShape, ObsShape, single_size, with_arguments_of
 from ding_lite.model.gtrxl import GTrXL, State
-from ding_lite.utils.registry import ConfigError
+from ding_lite.model.masks import obey_mask
+from ding_lite.model.q_learning import DiscreteHead, DuelingHead, ValueNetwork
+from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_leaves, tree_map
 
 GTRXL: dict[str, Any] = dict(memory_len=32, layer_num=2, head_num=2, gate_bias=2.0)  # options, and usual values
@@ -260,3 +263,51 @@ def unroll(run: Callable[..., dict[str, Any]], key: str, batch: dict[str, Any]) 
         place_K = torch.where(place_K < 0, size, place_K)
         next_ = spare.index_copy(0, place_K, final)[:size].view_as(next_)
     return tree_map(lambda leaf: leaf[:-1], output), next_
+
+
+@MODEL_REGISTRY.register("drqn")
+class DRQN(ValueNetwork):
+    """Q of discrete actions, given all observations of the episode so far (Hausknecht & Stone 2015, arXiv:1507.06527).
+
+    The last of `encoder_hidden_size_list` is also the size of the recurrent state.
+
+    Args:
+        action_shape: number of actions.
+        dueling: compute Q from a value and advantages, see `DuelingHead`.
+        lstm_type: 'normal', 'pytorch' or 'gru', see `RecurrentCore`.
+        memory: 'gtrxl' takes a transformer with memory instead, see `create_core`.
+        res_link: add the encoder's features to those of the recurrent core.
+        **options: see `ValueNetwork`.
+    """
+
+    @with_arguments_of(ValueNetwork, without=("noise",))
+    def __init__(
+        self,
+        obs_shape: ObsShape,
+        action_shape: ActionShape,
+        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        dueling: bool = True,
+        *args: Any,
+        lstm_type: str = "normal",
+        memory: CoreChoice = None,
+        res_link: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(obs_shape, encoder_hidden_size_list, *args, **options)
+        size = encoder_hidden_size_list[-1]
+        self._res_link = res_link
+        self.core = create_core(size, lstm_type, memory)
+        head = DuelingHead if dueling else DiscreteHead
+        self.head = head(output_size=single_size(action_shape), **self.head_options)
+
+    def forward(self, obs: Tensor, **sequence: Any) -> dict[str, Any]:
+        """Return `logit` `[T, B, A]`, the action values, and states, for observations `[T, B, ...]`.
+
+        Args:
+            obs: sequences of observations.
+            **sequence: the state before them, and where episodes start, see `run_core`, which also describes the
+                states in the result.
+        """
+        y_TBH, x_TBF, states = run_core(self.encoder, self.core, obs, **sequence)
+        logit_TBA = self._values(y_TBH + x_TBF if self._res_link else y_TBH, obs)
+        return {"logit": obey_mask(logit_TBA, obs), **states}

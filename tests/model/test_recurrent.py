@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ding_lite.model.q_learning import DRQN
-from ding_lite.model.recurrent import RecurrentCore, unroll
+from ding_lite.model.recurrent import DRQN, RecurrentCore, unroll
 
 T, B, F, H = 7, 3, 4, 5
 KINDS = ["normal", "pytorch", "gru"]
