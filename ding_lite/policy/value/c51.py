@@ -64,7 +64,6 @@ def read_support(model_cfg: EasyDict, model: nn.Module | None = None) -> tuple[f
 def categorical_loss(
     outputs: tuple[dict[str, Tensor], dict[str, Tensor], Tensor],
     batch: dict[str, Any],
-    weight_B: Tensor | None,
     bounds: tuple[float, float],
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the loss of the module's docstring, and detached figures.
@@ -73,7 +72,6 @@ def categorical_loss(
         outputs: what `DQNPolicy._outputs` returned. The networks' outputs are those of `C51DQN`; `log_distribution` may
             be left out, but a probability that was rounded to 0 then has no gradient.
         batch: see `DQNPolicy._loss`.
-        weight_B: importance weights; None: all are 1.
         bounds: the smallest and the largest atom of the distributions.
     """
     online, target, next_action_B = outputs
@@ -89,7 +87,7 @@ def categorical_loss(
             next_p_BK, batch["reward"], batch["done"], batch["value_gamma"], v_min=bounds[0], v_max=bounds[1]
         )
     cross_entropy_B = -(target_BK * logp_BK).sum(-1)
-    loss = weighted_mean(cross_entropy_B, weight_B)
+    loss = weighted_mean(cross_entropy_B, batch.get("weight"))
     priority_B = kl_to_target(cross_entropy_B, target_BK)
     return loss, {"priority": priority_B, "q_value": online["logit"].detach(), "clipped_share": clipped_B}
 
@@ -119,4 +117,4 @@ class C51Policy(DQNPolicy):
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the module's docstring, and detached figures; see `DQNPolicy._loss` for the batch."""
-        return categorical_loss(self._outputs(batch), batch, batch.get("weight"), self._support)
+        return categorical_loss(self._outputs(batch), batch, self._support)

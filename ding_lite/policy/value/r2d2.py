@@ -77,18 +77,16 @@ class R2D2Policy(RecurrentPolicy, DQNPolicy):
         q_TBA, next_q_TBA = self._unroll(self._model, batch)
         with torch.no_grad():
             _, target_q_TBA = self._unroll(self._target_model, batch)
-        # the successors of row t + n - 1, or of an earlier row at which the trajectory was cut
-        last_UB1 = (batch["last_step"][learned] - learned.start).unsqueeze(-1).expand(-1, -1, q_TBA.shape[-1])
-        next_q_UBA, target_q_UBA = next_q_TBA.gather(0, last_UB1), target_q_TBA.gather(0, last_UB1)
-        q_UB = pick(q_TBA[: cfg.unroll_len], batch["action"][learned])
-        with torch.no_grad():
-            next_q_UB = pick(target_q_UBA, next_q_UBA.argmax(-1))
+            next_q_TB = pick(target_q_TBA, next_q_TBA.argmax(-1))
+            # the successors of row t + n - 1, or of an earlier row at which the trajectory was cut
+            next_q_UB = next_q_TB.gather(0, batch["last_step"][learned] - learned.start)
             if cfg.learn.value_rescale:  # h^-1
                 next_q_UB = value_inv_transform(next_q_UB)
             next_q_UB = next_q_UB.masked_fill(batch["done"][learned], 0.0)
             target_UB = batch["reward"][learned] + batch["value_gamma"][learned] * next_q_UB
             if cfg.learn.value_rescale:  # h
                 target_UB = value_transform(target_UB)
+        q_UB = pick(q_TBA[: cfg.unroll_len], batch["action"][learned])
         error_UB = target_UB - q_UB
         loss = weighted_mean(error_UB.square(), batch.get("weight"))
         return loss, {"priority": self._priority(error_UB.detach().abs()), "q_value": q_UB.detach()}

@@ -69,4 +69,4 @@ class RainbowDQNPolicy(DQNPolicy):
         """Return the loss of C51 or of DQN, and detached figures; see `DQNPolicy._loss` for the batch."""
         if self._support is None:
             return super()._loss(batch)
-        return categorical_loss(self._outputs(batch), batch, batch.get("weight"), self._support)
+        return categorical_loss(self._outputs(batch), batch, self._support)

@@ -321,10 +321,11 @@ def read_dataset(
         DatasetError: see `OfflineDataset`; or the file is missing, is damaged, or lacks a column.
     """
     with open_columns(path, data_type) as file:
-        columns = {name: _read(file, name, path) for name in required if name != "next_obs" or _find(file, name)}
-        sums = "reward" in required
-        if sums and (flag := _find(file, "traj_flag")):
-            columns["traj_flag"] = _nest(file, flag)
+        names, sums = _nest(file.names), "reward" in required
+        wanted = [name for name in required if name != "next_obs" or _find(names, name)]
+        columns = {name: _read(file, names, name, path) for name in wanted}
+        if sums and (flag := _find(names, "traj_flag")):
+            columns["traj_flag"] = tree_map(file.read, flag)
         if sums and "next_obs" in required and "next_obs" not in columns and "traj_flag" not in columns:
             raise DatasetError(
                 f"Data set '{path}' has neither 'next_obs' nor 'traj_flag' nor 'timeouts', so the ends of its "
@@ -335,37 +336,32 @@ def read_dataset(
         return OfflineDataset(columns, nstep, gamma, path, ignore_done, action_units or file.action_units)
 
 
-def _read(file: Columns, name: str, path: str) -> Any:
-    found = _find(file, name)
+def _read(file: Columns, names: dict[str, Any], name: str, path: str) -> Any:
+    found = _find(names, name)
     if not found:
         others = " or ".join(f"'{other}'" for other in NAMES.get(name, ())[1:])
         raise DatasetError(f"Data set '{path}' lacks '{name}'{f' (or {others})' if others else ''}. {_has(file)}")
-    return _nest(file, found)
+    return tree_map(file.read, found)
 
 
 def _has(file: Columns) -> str:
     return f"It has {', '.join(sorted(file.names)) or 'no columns at all'}."
 
 
-def _find(file: Columns, name: str) -> str:
-    """Return the file's name of a column; empty if the file does not have it."""
-    for candidate in NAMES.get(name, (name,)):
-        if any(known == candidate or known.startswith(f"{candidate}/") for known in file.names):
-            return candidate
-    return ""
+def _find(names: dict[str, Any], name: str) -> Any:
+    """Return the file's name of a column, or the nested names of its parts; None if the file does not have it."""
+    return next((names[candidate] for candidate in NAMES.get(name, (name,)) if candidate in names), None)
 
 
-def _nest(file: Columns, found: str) -> Any:
-    if found in file.names:
-        return file.read(found)
+def _nest(names: list[str]) -> dict[str, Any]:
+    """Return names such as `obs/camera` as nested dicts, whose leaves are the names. A name `obs` has precedence."""
     nested: dict[str, Any] = {}
-    for name in file.names:
-        if name.startswith(f"{found}/"):
-            *sections, leaf = name[len(found) + 1 :].split("/")
-            into = nested
-            for section in sections:
-                into = into.setdefault(section, {})
-            into[leaf] = file.read(name)
+    for name in sorted(names, key=lambda name: -name.count("/")):
+        *sections, leaf = name.split("/")
+        into = nested
+        for section in sections:
+            into = into.setdefault(section, {})
+        into[leaf] = name
     return nested
 
 

@@ -12,11 +12,7 @@ part, write a class with the methods of `Sampler` or `View`, and register a buff
             ring, view = create_ring_and_view(replay_buffer_size, num_envs, **options)
             super().__init__(ring, MySampler(share, seed), view, batch_device)
 
-Hindsight replay (Andrychowicz et al. 2017, arXiv:1707.01495), for instance, replaces the desired goal of a transition
-by a goal that was achieved later in the same episode. Its sampler would return, in addition to `index`, a random
-fraction in [0, 1) for each place: all randomness belongs to the sampler, whose state is part of a checkpoint. Its view
-would follow `ring.columns["traj_flag"]` from each place to the end of the episode (or to the newest row), take the row
-at that fraction of the way, write the achieved goal of that row into `obs` and `next_obs`, and recompute `reward`.
+All randomness belongs to the sampler, whose state is part of a checkpoint.
 
 Shapes: B samples, K rewards of an n-step sum.
 """
@@ -33,12 +29,12 @@ from torch import Tensor
 
 from ding_lite.rl_utils.common import discounts, nstep_sums
 from ding_lite.torch_utils.cuda_graph import CudaGraphs
-from ding_lite.utils.registry import BUFFER_REGISTRY
+from ding_lite.utils.registry import BUFFER_REGISTRY, ConfigError
 from ding_lite.utils.schedule import Scheduled
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker.replay.actor_rings import ActorRings
 from ding_lite.worker.replay.ring import Ring, Sampler, View
-from ding_lite.worker.replay.sequence import SequenceView, check_unroll_len
+from ding_lite.worker.replay.sequence import SequenceView
 from ding_lite.worker.replay.state import load_replay_state, replay_state
 
 GATHER_AT_ONCE = {"cpu": 2**20, "cuda": 2**28}  # bytes; smaller batches are gathered together, by the device
@@ -300,4 +296,9 @@ class SequenceReplayBuffer(UniformReplayBuffer):
     """Uniform replay of sequences, for policies with `unroll_len`; the arguments are those of `UniformReplayBuffer`."""
 
     def __init__(self, replay_buffer_size: int, num_envs: int, unroll_len: int | None = None, **options: Any) -> None:
-        super().__init__(replay_buffer_size, num_envs, unroll_len=check_unroll_len(unroll_len), **options)
+        if unroll_len is None:
+            raise ConfigError(
+                "policy.other.replay_buffer.type='sequence' stores sequences of policy.unroll_len env steps, but this "
+                "policy has no key unroll_len, because it learns from transitions: leave the type out."
+            )
+        super().__init__(replay_buffer_size, num_envs, unroll_len=unroll_len, **options)

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from ding_lite.rl_utils.common import discounts, nstep_sums
-from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.schedule import Scheduled
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker.replay.ring import Ring
@@ -93,13 +92,3 @@ class SequenceView:
         last_LB = step_L1 + steps_LB - 1
         batch = {"reward": reward_LB, "done": batch["done"].gather(0, last_LB), "last_step": last_LB}
         return batch | {"value_gamma": discount_K[steps_LB]}
-
-
-def check_unroll_len(unroll_len: int | None) -> int:
-    """Return the number of steps to learn from, which every buffer of sequences needs."""
-    if unroll_len is None:
-        raise ConfigError(
-            "policy.other.replay_buffer.type='sequence' stores sequences of policy.unroll_len env steps, but this "
-            "policy has no key unroll_len, because it learns from transitions: leave the type out."
-        )
-    return unroll_len
