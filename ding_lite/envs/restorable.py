@@ -141,7 +141,7 @@ class RestorableVectorEnv(EpisodeMonitor):
         self._attributes, self._clock = state.get("attributes", {}), 0
         self._changes = [(-age, name, values) for age, name, values in state.get("changes", [])]
         restored_N = known_N & self._replay(state["actions"], np.where(known_N, length_N, 0))
-        restored_N &= _same_rows(self._obs, state["obs"])
+        restored_N &= same_rows(self._obs, state["obs"])
         if (known_N & ~restored_N).any():
             self._start_next(known_N & ~restored_N)
         return self._obs, self._length_N.copy(), restored_N
@@ -184,7 +184,7 @@ class RestorableVectorEnv(EpisodeMonitor):
                 super().set_attr(name, values)
 
 
-def _same_rows(left: Any, right: Any) -> np.ndarray:
+def same_rows(left: Any, right: Any) -> np.ndarray:
     """Return which environments have identical observations in both batches `[N, ...]`, bool `[N]`."""
     pairs = [zip(*leaves, strict=True) for leaves in zip(tree_leaves(left), tree_leaves(right), strict=True)]
     return np.all([[a.tobytes() == b.tobytes() for a, b in rows] for rows in pairs], axis=0)

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gymnasium.vector import VectorEnv
 
+from ding_lite.envs.restorable import same_rows
 from ding_lite.utils.checkpoint.file import storable, to_arrays, to_tensors
 from ding_lite.utils.ranks.collectives import broadcast_object_list
 from ding_lite.utils.ranks.heartbeat import heartbeat
 from ding_lite.utils.seed import derive_seeds, random_state, set_random_state
-from ding_lite.utils.tree import tree_leaves, tree_map
+from ding_lite.utils.tree import tree_map
 
 if TYPE_CHECKING:
     from ding_lite.policy import Policy
@@ -140,7 +141,7 @@ class Evaluator:
         while due_N.any() and not self._interrupt():
             heartbeat("evaluate")
             if self._on_progress and time.monotonic() - reported >= PROGRESS_PERIOD:
-                still = before[0] == len(returns) and _same_rows(before[1], obs, due_N > 0)
+                still = before[0] == len(returns) and bool(same_rows(before[1], obs)[due_N > 0].all())
                 self._on_progress(len(returns), n_step, still)
                 reported, before = time.monotonic(), (len(returns), tree_map(np.array, obs))
             n_step += 1
@@ -181,9 +182,3 @@ class Evaluator:
         self.best_return = state["best_return"]
         for name, values in to_arrays(state.get("attributes", {})).items():
             self.set_attr(name, values)
-
-
-def _same_rows(left: Any, right: Any, which_N: np.ndarray) -> bool:
-    """Return whether the observations `[N, ...]` of some environments are identical in both batches."""
-    pairs = zip(tree_leaves(left), tree_leaves(right), strict=True)
-    return all(np.array_equal(one[which_N], other[which_N]) for one, other in pairs)
