@@ -32,10 +32,8 @@ A registered environment is a `gymnasium.Env` class whose only argument is `cfg.
 * `config`: further defaults of `cfg.env`.
 * `stacks_frames = True`, if it handles `frame_stack` itself.
 * a class method `check(cfg) -> EnvSpec`, which returns the spaces without building an environment.
-* a class method `make_native(cfg, num_envs, num_threads)`, which returns a SAME_STEP `VectorEnv` that handles
-  `frame_stack` and `max_episode_steps` itself; docs/environments.md has the whole contract, which `check_native` tries.
-  If that has `counts_episodes = True`, its `reset` takes seeds and options as `SeededEnv.reset` does, and gymnasium's
-  `reset_mask`, and it restarts ended episodes in the same way. Otherwise its episodes start anew when a run is resumed.
+* a class method `make_native(cfg, num_envs, num_threads)`, which returns a `VectorEnv` that obeys the contract in
+  docs/environments.md, which `check_native` tries.
 * a class method `env_pool_task(cfg)`, if envpool has an equivalent environment, see `env_pool`.
 """
 

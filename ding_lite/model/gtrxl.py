@@ -115,7 +115,8 @@ class GTrXL(nn.Module):
             x_BTH = self.enter(x_TBF.to(self.enter.weight.dtype).transpose(0, 1))
             (batch, rows), size = x_BTH.shape[:2], self._memory_len
             if prev_state is None:
-                prev_state = self._empty(x_BTH)
+                numbers = size * self._layer_num * self.hidden_size
+                prev_state = {"memory": x_BTH.new_zeros(batch, numbers), "length": x_BTH.new_zeros(batch, 1)}
             memory_BMLH = prev_state["memory"].view(batch, size, self._layer_num, -1)
             # an episode's number in the sequence, 0 for the one before; -1 for memory that is empty
             episode_BT = torch.zeros(batch, rows, dtype=torch.int64, device=x_BTH.device)
@@ -142,10 +143,6 @@ class GTrXL(nn.Module):
             state = state_after(torch.full_like(of_B, rows - 1), of_B)
             state_K = None if place_K is None else state_after(place_K // batch, place_K % batch)
             return x_BTH.transpose(0, 1), state, state_K
-
-    def _empty(self, x_BTH: Tensor) -> State:
-        numbers = self._memory_len * self._layer_num * self.hidden_size
-        return {"memory": x_BTH.new_zeros(len(x_BTH), numbers), "length": x_BTH.new_zeros(len(x_BTH), 1)}
 
 
 def _waves(number: int, like: Tensor) -> Tensor:

@@ -73,17 +73,12 @@ def diagnose(
         detail += f", also on rank{'s' * (len(others) > 1)} {', '.join(map(str, others))}" if others else ""
     if faults[first]:
         detail += f"; batch{f' of rank {first}' if several else ''}: {faults[first]}"
-    detail += _describe_gradient(module)
+    gradients = {name: param.grad for name, param in module.named_parameters() if param.grad is not None}
+    if names := [name for name, gradient in gradients.items() if not gradient.isfinite().all()]:
+        named = ", ".join(names[:NAMES])
+        detail += f"; first gradients that are not finite: {named} ({len(names)} of {len(gradients)})"
     kept = tree_map(lambda leaf: leaf.detach().to("cpu", copy=True), batch)  # a view would keep a whole collect alive
     return NonFiniteError(detail, kept, not sources or get_rank() in sources, lag)
-
-
-def _describe_gradient(module: nn.Module) -> str:
-    gradients = {name: param.grad for name, param in module.named_parameters() if param.grad is not None}
-    names = [name for name, gradient in gradients.items() if not gradient.isfinite().all()]
-    if not names:
-        return ""
-    return f"; first gradients that are not finite: {', '.join(names[:NAMES])} ({len(names)} of {len(gradients)})"
 
 
 def describe(data: dict[str, Any]) -> list[str]:

@@ -79,15 +79,12 @@ class DiscreteSACPolicy(SACPolicy):
             q_BA = self._run(self._model.critic, batch["obs"]).amin(0)
         value_B, entropy_B = soft_policy_value(q_BA, self._run(self._model.actor, batch["obs"]), self._alpha().detach())
         entropy_B = entropy_B.detach()
-        target = self._target_entropy(batch["obs"], q_BA.shape[-1])
+        target, mask_BA = self._cfg.learn.target_entropy, find_mask(batch["obs"])
+        if target is None and mask_BA is not None:  # of each sample
+            target = 0.98 * allowed_actions(mask_BA).sum(-1, dtype=self._dtype).log()
+        elif target is None:
+            target = 0.98 * math.log(q_BA.shape[-1])
         return -value_B.mean(), {"entropy": entropy_B, "entropy_gap": entropy_B - target}
-
-    def _target_entropy(self, obs: Any, num_actions: int) -> float | Tensor:
-        """Return the target of the entropy, a number, or `[B]` if observations have a mask of the actions."""
-        target, mask_BA = self._cfg.learn.target_entropy, find_mask(obs)
-        if target is not None or mask_BA is None:
-            return 0.98 * math.log(num_actions) if target is None else target
-        return 0.98 * allowed_actions(mask_BA).sum(-1, dtype=self._dtype).log()
 
     def _alpha_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_alpha, and alpha as a figure, for a batch with `entropy_gap` `[B]`."""

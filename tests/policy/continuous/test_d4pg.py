@@ -70,7 +70,7 @@ def test_the_actor_climbs_the_mean_of_the_distribution() -> None:
 
 
 def test_a_model_of_the_users_needs_no_keys_but_must_have_the_atoms_of_the_config() -> None:
-    assert make_qac("d4pg", model=QACDIST(3, 2))._support == (-10.0, 10.0, 51)
+    assert make_qac("d4pg", model=QACDIST(3, 2))._support == (-10.0, 10.0)
     with pytest.raises(ConfigError, match=r"v_min=-10.0, but the model has v_min=-1600.0"):
         make_qac("d4pg", model=QACDIST(3, 2, v_min=-1600.0, v_max=0.0))
     keys = ("model.v_min=-1600.0", "model.v_max=0.0")
