@@ -168,7 +168,7 @@ def _encoder_options(encoder: Any) -> Schema:
 def _constructor_keys(cls: Any, prefix: str, schema: Schema, skip: int = 0) -> Schema:
     """Return the parameters of a constructor as keys after a prefix, without the first `skip` of them.
 
-    What `schema` declares replaces default and meaning.
+    What `schema` declares replaces default, meaning and limits.
     """
     try:
         hints = typing.get_type_hints(cls.__init__)
@@ -184,6 +184,7 @@ def _constructor_keys(cls: Any, prefix: str, schema: Schema, skip: int = 0) -> S
             low, high = next(
                 (limits for ends, limits in MODEL_RANGES.items() if param.name.endswith(ends)), (None,) * 2
             )
+            low, high = (usual if own is None else own for own, usual in ((declared.low, low), (declared.high, high)))
             kind = (hint, None) if nullable else hint
             keys[path] = Key(declared.default, declared.meaning, kind, low, high, choices=declared.choices)
     return keys

@@ -3,60 +3,56 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
+from ding_lite.utils.key import declared_keys
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
-from tests.policy.helpers import compile_for
+from tests.policy.helpers import OURS, compile_for
+
+# A policy that declares the key, by the key's path and what it allows; docs/config.md has all of it.
+LIMITED = {}
+for policy in OURS:
+    for path, key in declared_keys(POLICY_REGISTRY[policy]).items():
+        limits = (key.low, key.high, key.above, key.below, key.choices)
+        if any(limit is not None and limit != () for limit in limits):
+            LIMITED[path, *limits] = policy
+
+
+@pytest.mark.parametrize("limited", LIMITED, ids=lambda limited: limited[0])
+def test_a_value_beyond_the_limits_of_its_key_is_one_line(limited: tuple[Any, ...]) -> None:
+    path, low, high, above, below, choices = limited
+    beyond = [None if low is None else low - 1, None if high is None else high + 1, above, below]
+    beyond.append("no such choice" if choices else None)
+    for value in (value for value in beyond if value is not None):
+        given = [value] if path == "learn.betas" else value
+        with pytest.raises(ConfigError, match=rf"^policy\.{re.escape(path)}[^\n]*$"):
+            compile_for(LIMITED[limited], f"policy.{path}={given}")
+
 
 # Each line: policies, keys of `policy.` separated by spaces, and a part of the error.
 CASES = """
-dqn | precision=fp8 | policy.precision must be 'float32' or 'bf16', got 'fp8'
-dqn | learn.grad_clip_type=norm | must be 'clip_norm', 'clip_value' or None, got 'norm'
 dqn,rainbow | priority=False priority_IS_weight=True | set policy.priority=True too
-dqn | learn.on_nonfinite=ignore | policy.learn.on_nonfinite must be 'stop' or 'skip', got 'ignore'
-dqn | learn.learner.hook.check_ranks_after_iter=-1 | hook.check_ranks_after_iter: expected at least 0, got -1
-dqn | learn.learner.hook.keep_ckpt=-1 | hook.keep_ckpt: expected at least 0, got -1
-mdqn | nstep=3 | policy.nstep must be 1, got 3
-mdqn | entropy_tau=0.0 | policy.entropy_tau: expected a number above 0
 mdqn,sql | double=True | double
-sql,sqn,sac,cql,discrete_sac | learn.alpha=0 | policy.learn.alpha: expected a number above 0
 sqn | learn.target_entropy=1.2 | target_entropy=1.2 cannot be reached: the entropy of 3
 c51 | model.v_min=5.0 model.v_max=5.0 | policy.model.v_min=5.0 must be smaller than policy.model.v_max
 c51,rainbow | model.v_min=20.0 | policy.model.v_min=20.0 must be smaller than policy.model.v_max=10.0
 c51,d4pg | model.n_atom=1 | policy.model.n_atom: expected at least 2, got 1
 rainbow | model.noise=False | policy.model.noise contradicts policy.noisy_net
 qrdqn,iqn,fqf | model.num_quantiles=0 | policy.model.num_quantiles: expected at least 1, got 0
-qrdqn | learn.kappa=-1.0 | policy.learn.kappa: expected at least 0
-fqf | learn.ent_coef=-1.0 | policy.learn.ent_coef: expected at least 0
-r2d2 | burnin_step=-1 | policy.burnin_step: expected at least 0, got -1
-r2d2,acer,impala | unroll_len=0 | policy.unroll_len: expected at least 1, got 0
-r2d2 | learn.priority_eta=1.5 | policy.learn.priority_eta: expected a number from 0 to 1, got 1.5
 r2d2 | noisy_net=True | policy.noisy_net
 r2d2 | double=False | policy.double
-r2d2 | learn.target_theta=2.0 | policy.learn.target_theta
 r2d2 | model.lstm_type=rnn | lstm_type must be one of
-pdqn | learn.update_circle=1 | update_circle: expected at least 2
 pdqn,d4pg | model.twin_critic=True | Unknown key 'policy.model.twin_critic'
 pdqn | model.multi_pass=True | needs an action_mask
-pdqn,cql,acer | learn.target_theta=0 | target_theta: expected a number above 0, at most 1
 discrete_cql | model.noise=True | leave it out
 discrete_cql | learn.target_update_freq=3 learn.target_theta=0.1 | target_theta, not both
-td3_bc,td3 | model.action_space='reparameterization' | action_space must be 'regression'
-td3_bc | learn.actor_update_freq=0 | actor_update_freq: expected at least 1, got 0
 td3_bc,ddpg | learn.noise_range.min=1.0 | expected min <= max, got 1.0 and 0.5
-iql | model.action_space='regression' | action_space must be 'reparameterization'
-iql | learn.tau=1.0 | tau: expected a number between 0 and 1, got 1.0
-iql | learn.beta=-1.0 | learn.beta: expected at least 0
 iql,acer | learn.learning_rate=0.1 | Unknown key 'policy.learn.learning_rate'
 td3 | action_space=hybrid | policy 'td3' expects Box actions, got 'hybrid': use
-ddpg | collect.noise_type=uniform | noise_type must be 'gauss' or 'ou', got 'uniform'
 d4pg | model.v_min=10.0 | v_min=10.0 must be smaller than policy.model.v_max=10.0
-cql | learn.num_actions=0 | num_actions: expected at least 1
 cql | learn.with_lagrange=True | needs a lagrange_thresh above 0, got -1.0
-paddpg | model.action_space=regression | must be 'hybrid', got 'regression'
-paddpg,discrete_sac | other.eps.start=2.0 | other.eps.start: expected a number from 0 to 1, got 2.0
-bc | loss_type=l2_loss | policy.loss_type must be 'l1_loss' or 'mse_loss', got 'l2_loss'
 bc | continuous=True | policy.continuous=True, but the environment's actions are discrete
 bc | model.action_space=hybrid | policy 'bc' expects Discrete, MultiDiscrete or Box actions, got 'hybrid': no
 bc | model.bound_type=clip | policy.model.bound_type must be one of None, tanh, got 'clip'
@@ -65,13 +61,9 @@ a2c | collect.n_sample=None | policy.collect.n_sample
 a2c | learn.value_norm=True | Unknown key 'policy.learn.value_norm'
 a2c,pg,ppo | on_policy=False | policy.on_policy: expected True for policy '
 a2c,impala,ppo_offpolicy | model.lstm_type=lstm | lstm_type=lstm is not possible with policy '
-acer | learn.c_clip_ratio=0 | c_clip_ratio: expected a number above 0
 acer,impala | learn.batch_size=100000 | fewer than policy.learn.batch_size=100000: nothing would be learned
-impala | learn.lambda_=1.5 | policy.learn.lambda_: expected a number from 0 to 1
 impala | on_policy=True | policy.on_policy: expected False for policy 'impala'
 pg | collect.n_sample=64 | Unknown key 'policy.collect.n_sample'. Known in 'policy.collect': actor_timeout, actors
-pg | collect.n_episode=0 | policy.collect.n_episode: expected at least 1, got 0
-ppo | learn.dual_clip=0.5 | policy.learn.dual_clip: expected a number above 1, got 0.5
 ppo | learn.target_kl=0.1 | set both
 ppo | learn.kl_early_stop=True | set both
 ppo | learn.kl_adaptive=True learn.target_kl=0.1 | set policy.learn.kl_beta above 0
@@ -79,39 +71,28 @@ ppo | learn.lr_scheduler={'epoch_nun':3,'min_lr_lambda':0.1} | policy.learn.lr_s
 ppo | learn.lr_scheduler={'epoch_num':'three','min_lr_lambda':0.1} | policy.learn.lr_scheduler must be dict
 ppo | learn.clip_scheduler={'epoch_num':3} | policy.learn.clip_scheduler must be dict(epoch_num=collects, min
 ppo | learn.clip_scheduler={'epoch_num':0,'min_clip_lambda':0.1} | policy.learn.clip_scheduler must be dict
-ppo | learn.epoch_per_collect=0 | policy.learn.epoch_per_collect: expected at least 1, got 0
-ppo | learn.clip_ratio=-0.2 | policy.learn.clip_ratio: expected at least 0
-ppo | collect.gae_lambda=1.5 | policy.collect.gae_lambda: expected a number from 0 to 1
 ppo | collect.n_episode=8 | Unknown key 'policy.collect.n_episode'
 ppo | model.lstm_type=lstm model.share_encoder=False | lstm_type=lstm is not possible with share_encoder=False
 ppo | model.lstm_type=rnn | lstm_type must be one of normal, pytorch, lstm, gru, got 'rnn'
 ppo | learn.pretrained_model_path=x | has no effect without a weight: set policy.learn.kl_beta above 0
 ppo | learn.pretrained_model_path=x learn.kl_beta=0.5 learn.kl_adaptive=True learn.target_kl=0.1 | contradicts kl_ad
 ppo | learn.pretrained_model_path=x learn.kl_beta=0.5 model.lstm_type=gru | is not possible with policy.model.lstm_type
-ppo | learn.kl_type=k4 | policy.learn.kl_type must be 'k1', 'k2' or 'k3', got 'k4'
 ppo | model.memory=gtrx | memory: expected 'gtrxl', or a dict with that type
 impala | model.memory=gtrxl | memory=gtrxl is not possible with policy 'impala'
 ppo_offpolicy | learn.kl_adaptive=True | Unknown key 'policy.learn.kl_adaptive'
 ppo_offpolicy | learn.kl_early_stop=True | Unknown key 'policy.learn.kl_early_stop'
 ppo_offpolicy | learn.target_kl=1.0 | Unknown key 'policy.learn.target_kl'
-dqn | other.eps.type=cosine | policy.other.eps.type
-dqn | learn.optimizer=lion | policy.learn.optimizer must be 'adam', 'adamw', 'rmsprop' or 'sgd', got 'lion'.
 dqn | learn.optimizer=sgd learn.betas=[0.9,0.99] | policy.learn.betas=[0.9, 0.99] has no effect with policy.learn.opti
 dqn | learn.optimizer=sgd learn.betas=[0.9,0.99] | leave it out, or set optimizer to 'adam' or 'adamw'.
 dqn | learn.optimizer=sgd learn.adam_eps=0.1 | policy.learn.adam_eps=0.1 has no effect with policy.learn.optimizer='sgd'
 dqn | learn.betas=[0.9] | policy.learn.betas: expected two numbers such as [0.9, 0.999], got [0.9].
-dqn | learn.betas=[0.9,1.0] | policy.learn.betas: expected at least 0, below 1, got 1.0.
 dqn | learn.betas=0.9 | policy.learn.betas: expected list[float] or None, got float 0.9.
-dqn | learn.momentum=1.0 | policy.learn.momentum: expected at least 0, below 1, got 1.0.
-dqn | data_parallel=horovod | policy.data_parallel must be 'flat' or 'ddp', got 'horovod'.
 dqn | ddp.static_graph=True | policy.ddp.static_graph=True has an effect only with policy.data_parallel='ddp'
-dqn | data_parallel=ddp ddp.comm_hook=fp8 | must be '', 'fp16', 'bf16' or 'powersgd', got 'fp8'.
 dqn | data_parallel=ddp ddp.comm_hook=powersgd ddp.find_unused_parameters=True | set policy.ddp.find_unused
 dqn | data_parallel=ddp ddp.comm_hook=powersgd learn.on_nonfinite=skip | 'powersgd' adds the part of a gradient that
 dqn | data_parallel=ddp ddp.static_graph=True ddp.find_unused_parameters=True | static_graph=True finds unused
 dqn | data_parallel=ddp ddp.sync_batchnorm=True | policy.ddp.sync_batchnorm=True works only on GPUs
 dqn | data_parallel=ddp ddp.comm_hook=bf16 | policy.ddp.comm_hook='bf16' works only on GPUs
-dqn | data_parallel=ddp ddp.bucket_cap_mb=0 | policy.ddp.bucket_cap_mb: expected a number above 0, got 0
 dqn | compile=True data_parallel=ddp | policy.compile=True computes all gradients at once
 dqn | compile=True bp_update_sync=False | policy.compile=True computes all gradients at once
 dqn | other.eps.start=BY(env_step) | cannot change during a run, because policy.other.eps is a schedule itself
