@@ -7,14 +7,17 @@ from typing import Any
 
 import pytest
 
+from ding_lite.config.schema import TOP_KEYS, class_options
+from ding_lite.envs.keys import ENV_KEYS
 from ding_lite.utils.key import declared_keys
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from tests.policy.helpers import OURS, compile_for
 
-# A policy that declares the key, by the key's path and what it allows; docs/config.md has all of it.
+# A policy that has the key, by the key's path and what it allows; docs/config.md has all of it.
 LIMITED = {}
 for policy in OURS:
-    for path, key in declared_keys(POLICY_REGISTRY[policy]).items():
+    own = {f"policy.{path}": key for path, key in declared_keys(POLICY_REGISTRY[policy]).items()}
+    for path, key in (own | class_options(object, "", TOP_KEYS) | class_options(object, "env.", ENV_KEYS)).items():
         limits = (key.low, key.high, key.above, key.below, key.choices)
         if any(limit is not None and limit != () for limit in limits):
             LIMITED[path, *limits] = policy
@@ -26,9 +29,9 @@ def test_a_value_beyond_the_limits_of_its_key_is_one_line(limited: tuple[Any, ..
     beyond = [None if low is None else low - 1, None if high is None else high + 1, above, below]
     beyond.append("no such choice" if choices else None)
     for value in (value for value in beyond if value is not None):
-        given = [value] if path == "learn.betas" else value
-        with pytest.raises(ConfigError, match=rf"^policy\.{re.escape(path)}[^\n]*$"):
-            compile_for(LIMITED[limited], f"policy.{path}={given}")
+        given = [value] if path == "policy.learn.betas" else value
+        with pytest.raises(ConfigError, match=rf"^{re.escape(path)}[^\n]*$"):
+            compile_for(LIMITED[limited], f"{path}={given}")
 
 
 # Each line: policies, keys of `policy.` separated by spaces, and a part of the error.
