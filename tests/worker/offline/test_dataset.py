@@ -34,55 +34,36 @@ def everything(dataset: OfflineDataset) -> dict[str, Any]:
     return dataset.__getitems__(range(len(dataset)))
 
 
-def test_next_obs_is_the_next_row_where_the_file_has_none() -> None:
-    dataset = OfflineDataset(ROWS, gamma=0.5)
-    batch = everything(dataset)
-    # row 6 was timed out and nobody knows what followed; row 2 is terminal: whatever stands there is not used
-    assert batch["obs"].flatten().tolist() == [0, 10, 20, 30, 40, 50]
-    assert batch["next_obs"].flatten()[[0, 1, 3, 4, 5]].tolist() == [10, 20, 40, 50, 60]
-    assert batch["done"].tolist() == [False, False, True, False, False, False]
-    assert batch["reward"].tolist() == [1, 2, 4, 8, 16, 32]
-    assert batch["value_gamma"].tolist() == [0.5] * 6
-    assert batch["action"].tolist() == [0, 1, 0, 1, 0, 1]
+ALL, PLAIN, UNKNOWN = [0, 1, 2, 3, 4, 5, 6], [1, 2, 4, 8, 16, 32, 64], None
+ENDS, ENDED = [0, 0, 1, 0, 0, 0, 0], [1, 1, 1, 0, 0, 0, 0]  # single steps and sums of three
+# Whether the file has the next observations, the options, and of each transition: the row that it starts at, the sum of
+# its rewards with gamma 1/2, its steps, the next observation, whether it is terminal. Row 6 was timed out: without a
+# known successor it starts nothing. Row 2 is terminal: what stands there is not used, unless done is ignored; then only
+# a known successor will do.
+SOME = [0, 1, 3, 4, 5]
+TRANSITIONS: list[tuple[Any, ...]] = [
+    (False, {}, ALL[:6], PLAIN[:6], [1] * 6, [10, 20, UNKNOWN, 40, 50, 60], ENDS[:6]),
+    (True, {}, ALL, PLAIN, [1] * 7, [10, 20, 25, 40, 50, 60, 65], ENDS),
+    (False, dict(nstep=3), ALL[:6], [3, 4, 4, 24, 32, 32], [3, 2, 1, 3, 2, 1], [UNKNOWN] * 3 + [60] * 3, ENDED[:6]),
+    (True, dict(nstep=3), ALL, [3, 4, 4, 24, 48, 64, 64], [3, 2, 1, 3, 3, 2, 1], [25] * 3 + [60, 65, 65, 65], ENDED),
+    (False, dict(ignore_done=True), SOME, [1, 2, 8, 16, 32], [1] * 5, [10, 20, 40, 50, 60], [0] * 5),
+    (False, dict(ignore_done=True, nstep=2), SOME, [2, 2, 16, 32, 32], [2, 1, 2, 2, 1], [20, 20, 50, 60, 60], [0] * 5),
+    (True, dict(ignore_done=True), ALL, PLAIN, [1] * 7, [10, 20, 25, 40, 50, 60, 65], ENDS),
+]  # fmt: skip
 
 
-def test_a_timed_out_row_with_a_known_successor_is_bootstrapped_from_it() -> None:
-    batch = everything(OfflineDataset({**ROWS, "next_obs": NEXT_OBS}))
-    assert len(batch["obs"]) == 7
-    assert batch["next_obs"].flatten().tolist() == [10, 20, 25, 40, 50, 60, 65]
-    assert batch["done"].tolist() == [False, False, True, False, False, False, False]
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_sums_over_steps_end_where_the_trajectory_is_cut(known: bool) -> None:
-    columns = {**ROWS, "next_obs": NEXT_OBS} if known else ROWS
-    batch = everything(OfflineDataset(columns, nstep=3, gamma=0.5))
-    # by hand, gamma 0.5: rows 0..2: 1 + 1 + 1, 2 + 2, 4. Row 3: 8 + 8 + 8, and so on
-    reward, steps = [3, 4, 4, 24], [3, 2, 1, 3]
-    if known:
-        reward, steps = [*reward, 16 + 16 + 16, 32 + 32, 64], [*steps, 3, 2, 1]
-        assert batch["next_obs"].flatten().tolist() == [25, 25, 25, 60, 65, 65, 65]
-    else:  # row 6 has no successor: row 4 sums two steps and is bootstrapped from row 6, row 5 sums one
-        reward, steps = [*reward, 16 + 16, 32], [*steps, 2, 1]
-        assert batch["next_obs"].flatten()[3:].tolist() == [60, 60, 60]
+@pytest.mark.parametrize(("known", "options", "rows", "reward", "steps", "following", "done"), TRANSITIONS)
+def test_transitions_by_hand(
+    known: bool, options: dict[str, Any], rows: Any, reward: Any, steps: Any, following: Any, done: Any
+) -> None:
+    batch = everything(OfflineDataset(ROWS | ({"next_obs": NEXT_OBS} if known else {}), gamma=0.5, **options))
+    assert batch["obs"].flatten().tolist() == [10 * row for row in rows]
+    assert batch["action"].tolist() == ROWS["action"][rows].tolist()
     assert batch["reward"].tolist() == reward
     assert batch["value_gamma"].tolist() == [0.5**number for number in steps]
-    assert batch["done"].tolist() == [True] * 3 + [False] * (len(reward) - 3)
-
-
-@pytest.mark.parametrize("nstep", [1, 2])
-def test_with_ignore_done_a_terminal_step_is_bootstrapped_from_its_true_successor(nstep: int) -> None:
-    # With done ignored, row 2 needs the value of what follows it, which only `next_obs` holds. Without that it starts
-    # no transition, nor does row 6, and row 1 sums no further than itself: its successor is row 2.
-    batch = everything(OfflineDataset(ROWS, nstep, gamma=0.5, ignore_done=True))
-    assert batch["obs"].flatten().tolist() == [0, 10, 30, 40, 50]
-    assert not batch["done"].any()
-    following = {1: [10, 20, 40, 50, 60], 2: [20, 20, 50, 60, 60]}[nstep]
-    assert batch["next_obs"].flatten().tolist() == following
-    reward = {1: [1, 2, 8, 16, 32], 2: [1 + 1, 2, 8 + 8, 16 + 16, 32]}[nstep]
-    assert batch["reward"].tolist() == reward
-    known = everything(OfflineDataset({**ROWS, "next_obs": NEXT_OBS}, gamma=0.5, ignore_done=True))
-    assert known["next_obs"].flatten().tolist() == [10, 20, 25, 40, 50, 60, 65]
+    assert batch["done"].tolist() == done
+    pairs = zip(batch["next_obs"].flatten().tolist(), following, strict=True)
+    assert all(found == expected for found, expected in pairs if expected is not UNKNOWN)
 
 
 def test_without_flags_observations_say_where_a_trajectory_is_cut() -> None:
