@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 from torch import Tensor, nn
 
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -131,20 +131,13 @@ TARGETS = ((0.5, -0.5), (-0.5, 0.5), (0.0, 0.8))  # of the arguments, by the typ
 
 
 class Match(Toy):
-    """One step an episode: shown one of three signs, do what it asks for. `cfg.env_id` is the kind of action.
+    """One step an episode: shown one of three signs, choose its number, with its target as arguments.
 
-    'discrete': the sign's number, worth 1. 'multi_discrete': the number, and 1 where it is 2, worth 1 if both
-    are right. 'continuous': the sign's target, worth 1 less the mean distance. 'hybrid': the product of the first and
-    the last, so that a wrong type is worth 0.
+    The right type is worth 1 less the mean distance of the arguments, a wrong one 0.
     """
 
     observation_space = Box(-1, 1, (OBS,), np.float64)  # float64, as MuJoCo's
-
-    def __init__(self, cfg: Any) -> None:
-        spaces: dict[str, Any] = {"discrete": Discrete(A), "continuous": Box(-1, 1, (D,), np.float32)}
-        spaces["multi_discrete"] = MultiDiscrete(SHAPES["multi_discrete"])
-        spaces["hybrid"] = Dict({"action_type": spaces["discrete"], "action_args": spaces["continuous"]})
-        self.action_space, self.kind = spaces[cfg["env_id"]], cfg["env_id"]
+    action_space = Dict({"action_type": Discrete(A), "action_args": Box(-1, 1, (D,), np.float32)})
 
     def begin(self) -> None:
         self.sign = int(self.np_random.integers(A))
@@ -153,15 +146,8 @@ class Match(Toy):
         return np.eye(OBS)[self.sign]
 
     def play(self, action: Any) -> Any:
-        reward = 1.0
-        if self.kind == "multi_discrete":
-            return float(action.tolist() == [self.sign, self.sign // 2]), True
-        if self.kind != "continuous":
-            reward *= float((action["action_type"] if self.kind == "hybrid" else action) == self.sign)
-        if self.kind != "discrete":
-            args = action["action_args"] if self.kind == "hybrid" else action
-            reward *= 1.0 - float(np.abs(args - np.array(TARGETS[self.sign])).mean())
-        return reward, True
+        distance = float(np.abs(action["action_args"] - np.array(TARGETS[self.sign])).mean())
+        return float(action["action_type"] == self.sign) * (1.0 - distance), True
 
 
 class MaskedMatch(Match):
@@ -170,9 +156,8 @@ class MaskedMatch(Match):
     It is forbidden in half of the episodes, which only the mask shows. What is forbidden cannot be done.
     """
 
-    def __init__(self, cfg: Any) -> None:
-        super().__init__(dict(env_id="discrete"))
-        self.observation_space = Dict(seen=Match.observation_space, action_mask=MultiBinary(A))  # type: ignore[assignment]
+    observation_space = Dict(seen=Match.observation_space, action_mask=MultiBinary(A))  # type: ignore[assignment]
+    action_space = Discrete(A)  # type: ignore[assignment]
 
     def observe(self) -> Any:
         mask = np.ones(A, np.int8)

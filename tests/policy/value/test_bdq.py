@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from gymnasium.spaces import Box, MultiDiscrete
 
 from ding_lite.config import compile_config, set_shapes
-from ding_lite.envs import check_env
+from ding_lite.envs import EnvSpec
 from ding_lite.policy import BDQPolicy
-from ding_lite.utils.registry import ENV_REGISTRY, ConfigError
-from tests.policy.actors import Match
+from ding_lite.utils.registry import ConfigError
 from tests.policy.helpers import OBS, build_policy
 from tests.policy.value.test_losses import table_policy
 
@@ -45,11 +45,9 @@ def test_a_single_choice_is_an_action_without_dimension() -> None:
     assert torch.isfinite(policy.learn(batch)["total_loss"])
 
 
-def test_branches_that_do_not_fit_the_environment_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ENV_REGISTRY, "match", Match)
-    model = dict(num_branches=3, action_bins_per_branch=3)
-    main = dict(env=dict(env_id="multi_discrete"), policy=dict(model=model))
-    cfg = compile_config((main, dict(env=dict(type="match"), policy=dict(type="bdq"))))
-    set_shapes(cfg, check_env(cfg.env))
+def test_branches_that_do_not_fit_the_environment_are_refused() -> None:
+    main = dict(env=dict(env_id="any"), policy=dict(model=dict(num_branches=3, action_bins_per_branch=3)))
+    cfg = compile_config((main, dict(policy=dict(type="bdq"))))
+    set_shapes(cfg, EnvSpec(Box(-1, 1, (4,)), MultiDiscrete([3, 2]), 0))
     with pytest.raises(ConfigError, match=r"do not describe the environment's actions, .* \[3, 2\]: leave both out"):
         BDQPolicy(cfg.policy)
