@@ -181,10 +181,9 @@ def _constructor_keys(cls: Any, prefix: str, schema: Schema, skip: int = 0) -> S
             default = REQUIRED if param.default is param.empty else UNSET  # the class has its own default
             nullable = param.default is None and not matches(None, hint)
             declared = schema.get(path, Key(default, ""))
-            low, high = next(
-                (limits for ends, limits in MODEL_RANGES.items() if param.name.endswith(ends)), (None,) * 2
-            )
-            low, high = (usual if own is None else own for own, usual in ((declared.low, low), (declared.high, high)))
+            usual = next((limits for ends, limits in MODEL_RANGES.items() if param.name.endswith(ends)), (None,) * 2)
+            own = (declared.low, declared.high)
+            low, high = (mine if mine is not None else limit for mine, limit in zip(own, usual, strict=True))
             kind = (hint, None) if nullable else hint
             keys[path] = Key(declared.default, declared.meaning, kind, low, high, choices=declared.choices)
     return keys

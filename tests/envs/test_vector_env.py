@@ -94,23 +94,53 @@ def manager(request: pytest.FixtureRequest) -> str:
 
 # -- transitions ----------------------------------------------------------------------------------------------------
 
+# Options of two environments, the actions of steps, and some of what these return; None: it is not there. SAME_STEP:
+# after an end the next episode's start comes back, and no step is spent on a reset. Returns are true, rewards clipped.
+WALKS: dict[str, tuple[dict[str, Any], list[tuple[list[int], dict[str, Any]]]]] = {
+    "ends": ({}, [
+        ([0, 0], dict(obs=[[0, 1], [0, 1]], final_obs=None, part_ended=None)),
+        ([1, 0], dict(obs=[[1, 0], [0, 2]], terminated=[1, 0], truncated=[0, 0], final_obs=[[0, 2]])),
+        ([0, 2], dict(obs=[[1, 1], [1, 0]], terminated=[0, 0], truncated=[0, 1], final_obs=[[0, 3]])),
+    ]),
+    "frame stack": (dict(frame_stack=3), [
+        ([0, 0], dict(obs=[[0, 0, 0, 0, 0, 1]] * 2)),
+        ([1, 0], dict(obs=[[0, 0, 0, 0, 1, 0], [0, 0, 0, 1, 0, 2]], final_obs=[[0, 0, 0, 1, 0, 2]])),
+    ]),
+    "totals": (dict(clip_rewards=True), [
+        ([0, 1], dict(reward=[1, 1], episode_return=[5, 5], episode_length=[1, 1])),
+        ([2, 0], dict(reward=[1, 1], episode_return=[15, 5], episode_length=[2, 1])),
+        ([0, 0], dict(reward=[1, 1], episode_return=[5, 15], episode_length=[1, 2])),
+    ]),
+    "a lost life": (dict(episodic_life=True), [
+        ([3, 0], dict(part_ended=[1, 0], terminated=[0, 0], truncated=[0, 0])),
+        ([0, 0], dict(part_ended=[0, 0], obs=[[0, 2], [0, 2]], episode_return=[15, 15])),
+    ]),
+    # The first ends with 3 lives, the next starts with 2, ends with 1; the next starts with 3.
+    "games with lives": (dict(episodic_life=True), [
+        ([1, 0], dict(terminated=[1, 0], part_ended=[0, 0])), ([0, 0], dict(part_ended=[0, 0])),
+        ([3, 0], dict(part_ended=[1, 0])), ([2, 0], dict(truncated=[1, 0], part_ended=[0, 0])),
+        ([0, 0], dict(part_ended=[0, 0])), ([3, 0], dict(part_ended=[1, 0])),
+    ]),
+    "rewards": (dict(episodic_reward=True, clip_rewards=True), [
+        ([0, 1], dict(reward=[1, 1], terminated=[0, 1], part_ended=[1, 0])), ([2, 0], dict(part_ended=[0, 1])),
+    ]),
+    "evaluation": (dict(episodic_life=True, episodic_reward=True, training=False), [([3, 0], dict(part_ended=None))]),
+}  # fmt: skip
 
-def test_every_step_is_a_transition_and_final_obs_is_the_true_successor(manager: str) -> None:
-    env = make("count", manager=manager)
-    obs, _ = env.reset()
-    assert obs.tolist() == [[0, 0], [0, 0]]
-    env.step(np.array([0, 0]))
-    # environment 0 terminates at its second step; SAME_STEP: what comes back is already the next episode's start
-    obs, _, terminated, truncated, info = env.step(np.array([1, 0]))
-    assert obs.tolist() == [[1, 0], [0, 2]]
-    assert terminated.tolist() == [True, False]
-    assert truncated.tolist() == [False, False]
-    assert info["final_obs"].tolist() == [[0, 2]]
-    # the action after an end must count: no step is spent on a reset
-    obs, _, terminated, _, info = env.step(np.array([0, 0]))
-    assert obs.tolist() == [[1, 1], [0, 3]]
-    assert not terminated.any()
-    assert "final_obs" not in info
+
+@pytest.mark.parametrize("name", WALKS)
+def test_each_step_returns_what_it_should(name: str, manager: str) -> None:
+    options, steps = WALKS[name]
+    env = make("count", manager=manager, **options)
+    assert not env.reset()[0].any()
+    assert getattr(env, "frame_stack") == options.get("frame_stack", 0)  # noqa: B009 (for the type checker)
+    for action, expected in steps:
+        obs, reward, terminated, truncated, info = env.step(np.array(action))
+        seen = {**info, "obs": obs, "reward": reward, "terminated": terminated, "truncated": truncated}
+        assert {key: seen[key].tolist() if key in seen else None for key in expected} == expected
+        assert [seen[key].dtype for key in ("reward", "episode_return", "episode_length")] == ["f4", "f8", "i8"]
+    env.reset()
+    assert env.step(np.array([0, 0]))[4]["episode_length"].tolist() == [1, 1]
     env.close()
 
 
@@ -167,81 +197,6 @@ def test_the_limit_of_a_gymnasium_id_is_replaced_or_switched_off() -> None:
             lengths.append(int(info["episode_length"][0]))
         assert max(lengths) == (limit or 1100), key
         env.close()
-
-
-def test_frame_stack_rolls_and_starts_with_zeros(manager: str) -> None:
-    env: Any = make("count", 1, manager=manager, frame_stack=3)
-    assert env.frame_stack == 3
-    assert env.reset()[0][0].tolist() == [0, 0, 0, 0, 0, 0]
-    assert env.step(np.array([0]))[0][0].tolist() == [0, 0, 0, 0, 0, 1]
-    obs, _, _, _, info = env.step(np.array([1]))
-    assert info["final_obs"][0].tolist() == [0, 0, 0, 1, 0, 2]
-    assert obs[0].tolist() == [0, 0, 0, 0, 1, 0], "the older frames of a new episode are zeros"
-    env.close()
-
-
-# -- rewards, totals, lives -------------------------------------------------------------------------------------------
-
-
-def test_totals_are_true_whatever_the_training_reward_is_clipped_to(manager: str) -> None:
-    env = make("count", manager=manager, clip_rewards=True)
-    env.reset()
-    _, reward, _, _, info = env.step(np.array([0, 1]))
-    assert reward.tolist() == [1, 1]
-    assert reward.dtype == np.float32
-    assert info["episode_return"].tolist() == [5, 5]
-    # environment 0: 5 + 10, ended now; environment 1 began anew: 5
-    _, _, _, _, info = env.step(np.array([2, 0]))
-    assert info["episode_return"].tolist() == [15, 5]
-    assert info["episode_length"].tolist() == [2, 1]
-    assert (info["episode_return"].dtype, info["episode_length"].dtype) == (np.float64, np.int64)
-    _, _, _, _, info = env.step(np.array([0, 0]))
-    assert info["episode_return"].tolist() == [5, 15]
-    env.reset()
-    assert env.step(np.array([0, 0]))[4]["episode_length"].tolist() == [1, 1]
-    env.close()
-
-
-def test_a_lost_life_is_reported_and_the_game_goes_on(manager: str) -> None:
-    env = make("count", manager=manager, episodic_life=True)
-    env.reset()
-    _, _, terminated, truncated, info = env.step(np.array([3, 0]))
-    assert info["part_ended"].tolist() == [True, False]
-    assert not (terminated | truncated).any()
-    obs, _, _, _, info = env.step(np.array([0, 0]))
-    assert info["part_ended"].tolist() == [False, False]
-    assert obs.tolist() == [[0, 2], [0, 2]]
-    assert info["episode_return"].tolist() == [15, 15]
-    env.close()
-
-
-def test_a_game_that_ends_is_no_lost_life(manager: str) -> None:
-    env = make("count", 1, manager=manager, episodic_life=True)
-    env.reset()
-    _, _, terminated, _, info = env.step(np.array([1]))  # ends with 3 lives; the next game starts with 2
-    assert (terminated.item(), info["part_ended"].item()) == (True, False)
-    assert not env.step(np.array([0]))[4]["part_ended"].item()
-    assert env.step(np.array([3]))[4]["part_ended"].item()
-    env.step(np.array([2]))  # ends with 1 life; the next game starts with 3
-    assert not env.step(np.array([0]))[4]["part_ended"].item()
-    assert env.step(np.array([3]))[4]["part_ended"].item(), "lives must be counted from the new game's 3"
-    env.close()
-
-
-def test_a_reward_is_reported_as_the_end_of_a_part_unless_the_game_ends(manager: str) -> None:
-    env = make("count", manager=manager, episodic_reward=True, clip_rewards=True)
-    env.reset()
-    _, reward, terminated, _, info = env.step(np.array([0, 1]))
-    assert reward.tolist() == [1, 1]
-    assert (terminated.tolist(), info["part_ended"].tolist()) == ([False, True], [True, False])
-    assert env.step(np.array([2, 0]))[4]["part_ended"].tolist() == [False, True]
-    env.close()
-
-
-def test_parts_are_left_alone_in_evaluation() -> None:
-    env = make("count", 1, episodic_life=True, episodic_reward=True, training=False)
-    env.reset()
-    assert "part_ended" not in env.step(np.array([3]))[4]
 
 
 # -- seeds ------------------------------------------------------------------------------------------------------------
