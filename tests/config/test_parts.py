@@ -34,13 +34,9 @@ ATARI = "dizoo.atari.envs.atari_env"
         (dict(env=dict(type=None)), r"create_config.env.type: expected a registered name"),
         (dict(env=dict(type="config_test", import_names=["no_such_module"])), "cannot import 'no_such_module'"),
         (dict(env=dict(type="config_test", import_names="abc")), r"env.import_names: expected a list of module names"),
-        (dict(policy=dict(type="config_test", import_names=[1])), r"policy.import_names: expected a list of module"),
         (dict(env_manger=dict(type="base")), "'create_config.env_manger'. Did you mean 'env_manager'"),
         (dict(reward_model=dict(type="ngu")), r"^Unknown reward model type 'ngu'. Registered: .*config_test"),
-        (dict(reward_model=dict(type="config_tst")), "reward model type 'config_tst'. Did you mean 'config_test'"),
         (dict(reward_model={}), r"create_config.reward_model.type: expected a registered name .* got NoneType"),
-        (dict(reward_model=dict(type="x", import_names=["no_such_module"])), "cannot import 'no_such_module'"),
-        (dict(reward_modl=dict(type="x")), "'create_config.reward_modl'. Did you mean 'reward_model'"),
         (dict(env="config_test"), r"create_config.env: expected a dict such as dict\(type=...\), got str"),
     ],
 )
@@ -165,10 +161,8 @@ def test_a_reward_model_has_a_section_of_its_own_keys() -> None:
     ("path", "value", "message"),
     [
         ("reward_model.scal", 1.0, "Unknown key 'reward_model.scal'. Did you mean 'reward_model.scale'"),
-        ("reward_model.learn.step", 1, "Did you mean 'reward_model.learn.steps'"),
         ("reward_model.scale", "big", "reward_model.scale: expected float, got str 'big'. Meaning: of the reward"),
         ("reward_model.scale", -1.0, "reward_model.scale: expected at least 0, got -1.0"),
-        ("reward_model.learn.steps", 1.5, "reward_model.learn.steps: expected int, got float 1.5"),
         ("reward_model", 3, "main_config.reward_model|reward_model"),
     ],
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
@@ -72,11 +70,3 @@ def test_a_given_model_keeps_its_parameters(name: str) -> None:
     assert policy_cls(cfg, model).model is model
     assert parameter_hash(model) == before
     assert torch.equal(torch.get_rng_state(), drawn)
-
-
-def test_with_ignore_done_no_step_is_terminal_and_trajectories_are_cut_all_the_same() -> None:
-    ended = np.array([True, False])
-    timestep = SimpleNamespace(reward=1, done=ended, traj_flag=ended, info={})
-    row = make_policy("learn.ignore_done=True").to_row(0, {"action": 4}, timestep)
-    assert row["done"].tolist() == [False, False]
-    assert row["traj_flag"].tolist() == ended.tolist() == [True, False]

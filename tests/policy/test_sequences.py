@@ -19,7 +19,7 @@ from ding_lite.utils.tree import tree_leaves
 from ding_lite.worker import SampleCollector
 from dizoo.memory.config import memory_ppo_config, memory_r2d2_config
 from tests.distributed import parity
-from tests.entry.helpers import metrics, result
+from tests.entry.helpers import result
 from tests.policy.helpers import same_tree
 
 N, T = 6, 20
@@ -193,15 +193,6 @@ def test_it_learns_what_needs_a_memory(name: str, core: str, tmp_path: Path, mon
     words = ["env.length=4", f"policy.model.{core}", "policy.eval.evaluator.eval_freq=40"]
     train(name, "run", *words, max_env_step=8000)
     assert result(Path("run"))["stop_reason"] == "stop_value"
-
-
-def test_without_a_memory_it_stays_at_chance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    words = ["env.length=4", "policy.model.lstm_type=None", "env.n_evaluator_episode=256"]
-    train("ppo", "run", *words, max_env_step=4096)
-    returns = [line["eval/return_mean"] for line in metrics(Path("run")) if "eval/return_mean" in line]
-    assert len(returns) > 2
-    assert max(returns) < 0.35  # 0 in the mean of 256 episodes, with a standard deviation of 1/16
 
 
 # Half of a run, and where it ends within episodes. PPO collects 64 rows at once.

@@ -10,7 +10,6 @@ from ding_lite.config import compile_config, set_shapes
 from ding_lite.envs import EnvSpec
 from ding_lite.policy import BDQPolicy
 from ding_lite.utils.registry import ConfigError
-from tests.policy.helpers import OBS, build_policy
 from tests.policy.value.test_losses import table_policy
 
 
@@ -31,18 +30,6 @@ def test_every_branch_explores_its_own_options_by_itself(mode: str) -> None:
     greedy_ND = action_ND == torch.tensor([1, 2])
     both = greedy_ND.all(-1).float().mean().item()
     assert both == pytest.approx(0.7 * 0.6, abs=0.015)  # independent of each other
-
-
-def test_a_single_choice_is_an_action_without_dimension() -> None:
-    network = dict(obs_shape=OBS, action_shape=3, encoder_hidden_size_list=[16, 8])
-    policy = build_policy("bdq", network)
-    action_N = policy.act(torch.randn(6, OBS).numpy(), eps=0.5)["action"]
-    assert action_N.shape == (6,)
-    batch = {
-        "obs": torch.randn(6, OBS), "next_obs": torch.randn(6, OBS), "action": action_N.clone(),
-        "reward": torch.randn(6), "done": torch.zeros(6).bool(), "value_gamma": torch.full((6,), 0.99),
-    }  # fmt: skip
-    assert torch.isfinite(policy.learn(batch)["total_loss"])
 
 
 def test_branches_that_do_not_fit_the_environment_are_refused() -> None:
