@@ -185,7 +185,7 @@ def _find_mistake(args: argparse.Namespace) -> str:
         return ""
     if args.ckpt is not None or args.episodes is not None:
         return (
-            "--ckpt and --episodes need -m eval; to start training from a checkpoint, set "
+            "--ckpt (--load-path) and --episodes need -m eval; to start training from a checkpoint, set "
             "policy.learn.learner.hook.load_ckpt_before_run=FILE"
         )
     return "-c is missing: give the config file to train" if args.config is None else ""

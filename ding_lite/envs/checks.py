@@ -82,10 +82,10 @@ def build_checked(
 
 
 def _check_space(space: Any, key: str, name: str) -> None:
-    if not isinstance(space, gymnasium.Space):
+    if not isinstance(space, gymnasium.Space) or 0 in (space.shape or ()):
         raise ConfigError(
-            f"Environment '{name}': {key} is {space!r}, expected a space of gymnasium.spaces: set self.{key} in its "
-            "__init__."
+            f"Environment '{name}': {key} is {space!r}, expected a space of gymnasium.spaces with at least one number: "
+            f"set self.{key} in its __init__."
         )
 
 
@@ -114,7 +114,7 @@ def attempt(call: Callable[[], Any], name: str, what: str) -> Any:
     except UserError:  # its message already says what is wrong
         raise
     except Exception as error:
-        hint = f" {OLD_INTERFACE}." if any(sign in str(error) for sign in OLD_SIGNS) else ""
+        hint = f". {OLD_INTERFACE}." if any(sign in str(error) for sign in OLD_SIGNS) else ""
         cause = " ".join(str(error).split())
         raise ConfigError(
             f"Environment '{name}' cannot {what}: {place_of(error)}{type(error).__name__}: {cause}{hint}"

@@ -20,7 +20,7 @@ from ding_lite.envs.actions import bounds_of
 from ding_lite.utils.registry import UserError
 
 OLD_INTERFACE = (
-    "This is the interface of gym before 0.26: port the environment to gymnasium, whose reset(seed=, options=) returns "
+    "Port an environment that is written for gym before 0.26 to gymnasium, whose reset(seed=, options=) returns "
     "(obs, info) and step (obs, reward, terminated, truncated, info)"
 )
 

@@ -35,8 +35,8 @@ resume run -s 1 | unrecognized arguments: -s 1
 resume run --nproc 0 | expected --nproc >= 1
 -m eval --ckpt x --nproc 2 | leave out --nproc
 -c x.py --nproc 0 | expected --nproc >= 1
--c x.py --episodes 3 | --ckpt and --episodes need -m eval
--c x.py --ckpt run | --ckpt and --episodes need -m eval
+-c x.py --episodes 3 | --ckpt (--load-path) and --episodes need -m eval
+-c x.py --load-path run | --ckpt (--load-path) and --episodes need -m eval
 -m eval --ckpt x --episodes 0 | expected --episodes >= 1, got 0
 -m eval --ckpt x --divide | leave out --nproc, --max-restarts, --divide and
 -m rpc -c x.py --divide | leave out --divide

@@ -40,7 +40,7 @@ class NoEnv:
     def __init__(self, cfg_env: Any) -> None: ...
 
 
-OLD = "This is the interface of gym before 0.26"
+OLD = "Port an environment that is written for gym before 0.26"
 
 
 def raising(error: Exception) -> Any:
@@ -73,6 +73,10 @@ FAULTS: dict[str, tuple[Any, str]] = {
         r"cannot be built: .*test_checks.py, line \d+: FileNotFoundError: no such ROM: pong.bin$",
     ),
     "reward": (faulty(step=returning(ZEROS, np.ones(1), False, False, {})), r": step returned the reward = array"),
+    "empty space": (
+        faulty(observation_space=Box(0, 1, (0,), np.float32)),
+        r": observation_space is Box.*\(0,\).*, expected .* with at least one number: ",
+    ),
     "shape": (faulty(step=returning(TRIPLE, 1.0, False, False, {})), r": step returned obs = array.* of shape \(3,\)"),
     "first shape": (faulty(reset=returning(ZEROS[None], {})), r": reset returned obs = array.* of shape \(1, 2\), exp"),
     "keys": (
@@ -81,13 +85,13 @@ FAULTS: dict[str, tuple[Any, str]] = {
     ),
     "old step": (OLD_STEP, rf": step returned 4 values .*, expected 5\. {OLD}"),
     "old reset": (
-        faulty(reset=lambda self: ZEROS), rf"cannot be reset: .*TypeError: .*unexpected keyword argument 'seed' {OLD}"
+        faulty(reset=lambda self: ZEROS), rf"cannot be reset: .*TypeError: .*unexpected keyword argument 'seed'\. {OLD}"
     ),
     "old result": (faulty(reset=returning(ZEROS)), rf": reset returned a ndarray, expected \(obs, info\)\. {OLD}"),
     # The old interface below gymnasium's own wrapper, which unpacks five values.
     "old inside": (
         type("Old", (gymnasium.Wrapper,), {"__init__": lambda self, cfg: gymnasium.Wrapper.__init__(self, inner(cfg))}),
-        rf"cannot take a step: .*ValueError: not enough values to unpack .* {OLD}",
+        rf"cannot take a step: .*ValueError: not enough values to unpack .*\. {OLD}",
     ),
     "raises": (
         faulty(step=raising(ArithmeticError("the pole\nis on fire"))),

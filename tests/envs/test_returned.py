@@ -129,7 +129,7 @@ def test_an_observation_that_fits_is_cast(
     [
         (
             (1.0, False, False),
-            r"step returned 4 values \(ndarray, float, bool, bool\), expected 5\. This is the interf",
+            r"step returned 4 values \(ndarray, float, bool, bool\), expected 5\. Port an env",
         ),
         ((None, False, False, {}), r"step returned the reward = None, expected one number: return float\(reward\)\."),
         (("1", False, False, {}), r"step returned the reward = '1', expected one number"),
@@ -184,7 +184,7 @@ def test_a_missing_space_is_found_before_a_run(missing: str, space: Any) -> None
     env.observation_space, env.action_space = VECTOR, Discrete(2)
     setattr(env, missing, space)
     expected = (
-        rf"^Environment 'Mine-v3': {missing} is {re.escape(str(space))}, expected a space of gymnasium\.spaces: set"
+        rf"^Environment 'Mine-v3': {missing} is {re.escape(str(space))}, expected a space of gymnasium\.spaces with"
     )
     with pytest.raises(ConfigError, match=expected):
         check_env(env_config(env_id="Mine-v3"), [lambda cfg: env])
