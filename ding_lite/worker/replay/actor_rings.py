@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ding_lite.utils.tree import tree_map
-from ding_lite.worker.replay.ring import Ring, SideTable
+from ding_lite.worker.replay.ring import Ring
 
 
 class ActorRings(Ring):
@@ -92,8 +92,8 @@ class _ActorRing(Ring):
     def __init__(self, whole: ActorRings, first: int) -> None:
         super().__init__(whole.num_rows, whole.num_envs, whole.stack, whole.device, whole.keeps_last)
         self.first, self._whole = first, whole
-        self.episode_step = self.own(whole.episode_step)
-        self.finals = _ActorTable(whole.finals, first, self.own(whole.finals.slot))
+        self.episode_step, self.slot = self.own(whole.episode_step), self.own(whole.slot)
+        self.finals = whole.finals
 
     def own(self, column: Tensor) -> Tensor:
         """Return the part of this actor of a column of all, which shares its memory."""
@@ -118,25 +118,3 @@ class _ActorRing(Ring):
 
     def places(self, row_B: np.ndarray, env_B: np.ndarray) -> np.ndarray:
         return self.first + super().places(row_B, env_B)
-
-
-class _ActorTable(SideTable):
-    """The entries of one actor's places in the table of all."""
-
-    def __init__(self, whole: SideTable, first: int, slot: Tensor) -> None:
-        self._whole, self._first, self.slot = whole, first, slot
-
-    def __len__(self) -> int:
-        return len(self._whole)
-
-    @property
-    def obs(self) -> Any:
-        return self._whole.obs
-
-    def put(self, place_K: Tensor, obs: Any) -> None:
-        self._whole.put(place_K + self._first, obs)
-
-    def remove(self, place: slice | Tensor) -> None:
-        taken = self.slot[place] >= 0
-        place = torch.arange(len(self.slot), device=self.slot.device)[place]
-        self._whole.remove(place[taken] + self._first)

@@ -38,6 +38,7 @@ class Ring:
             block that has one entry per step: `obs, action, reward, done, traj_flag`, and those that the policy adds.
         episode_step: `[R * N]`, env steps since the reset; an episode starts where it is 0.
         finals: side table of the true last observations of truncated trajectories.
+        slot: `[R * N]`, the place of each one in `finals`; -1 where there is none.
         cursor: the row that the next push writes first.
         size: number of rows that hold data.
     """
@@ -54,7 +55,8 @@ class Ring:
         self.stack, self.device, self.keeps_last = max(frame_stack, 1), torch.device(device), keeps_last
         self.columns: dict[str, Any] = {}
         self.episode_step = torch.zeros(self.num_places, dtype=torch.int32, device=self.device)
-        self.finals = SideTable(self.num_places, self.device)
+        self.slot = torch.full((self.num_places,), -1, dtype=torch.int64, device=self.device)
+        self.finals = SideTable()
         self.cursor, self.size = 0, 0
         self._frame_S = torch.arange(1 - self.stack, 1, device=self.device)  # rows of a stack, relative to its newest
 
@@ -91,7 +93,7 @@ class Ring:
             place = torch.arange(begin, end, device=self.device) % self.num_places
         tree_map(lambda column, row: column.__setitem__(place, row), self.columns, rows)
         self.episode_step[place] = block["episode_step"].flatten()
-        self.finals.remove(place)
+        self.remove_finals(place)
         if "final_index" in block:
             place_K = (begin + block["final_index"]) % self.num_places
             self._put_finals(place_K, block["final_obs"])
@@ -117,10 +119,18 @@ class Ring:
     def _put_finals(self, place_K: Tensor, obs: Any) -> None:
         """Store the last observations of truncated trajectories, except those that are known already."""
         # The trajectory of a lost life may have one: with `ignore_done`, it is not done, and bootstraps from it.
-        unknown_K = ~self.columns["done"][place_K] & (self.finals.slot[place_K] < 0)
+        unknown_K = ~self.columns["done"][place_K] & (self.slot[place_K] < 0)
         chosen = unknown_K.nonzero().squeeze(1)
-        obs = tree_map(lambda leaf: leaf.to(chosen.device)[chosen], self._newest_frame(obs, 1))
-        self.finals.put(place_K[chosen], obs)
+        if len(chosen):
+            obs = tree_map(lambda leaf: leaf.to(chosen.device)[chosen], self._newest_frame(obs, 1))
+            self.slot[place_K[chosen]] = self.finals.put(obs, len(chosen))
+
+    def remove_finals(self, place: slice | Tensor) -> None:
+        """Remove the last observations of these places from the side table, because their rows are overwritten."""
+        if len(self.finals):
+            slot = self.slot[place]
+            self.finals.remove(slot[slot >= 0])
+            self.slot[place] = -1
 
     def starts(self, span: int) -> range:
         """Return the rows, counted from the oldest, at which a sample of `span` rows can start.
@@ -163,7 +173,7 @@ class Ring:
         """Return the observations that follow these places, `[B, ...]`; they are meaningless where `done` is True."""
         obs = self._stacks(self.later(place_B, 1), place_B, 1)
         if self.finals.capacity:
-            slot_B = self.finals.slot[place_B]
+            slot_B = self.slot[place_B]
             has_B, entry_B = slot_B >= 0, slot_B.clamp(min=0)
 
             def replace(leaf: Tensor, table: Tensor) -> None:
@@ -216,16 +226,14 @@ class Ring:
 
 
 class SideTable:
-    """Stores observations for a few of the ring's places, and grows if necessary.
+    """Stores a few observations, and grows if necessary.
 
     Attributes:
-        slot: `[R * N]`, the index of each place's entry in `obs`; -1 if the place has none.
         obs: nested dict of `[capacity, ...]` tensors; None before the first entry.
         capacity: number of entries for which there is memory.
     """
 
-    def __init__(self, num_places: int, device: torch.device) -> None:
-        self.slot = torch.full((num_places,), -1, dtype=torch.int64, device=device)
+    def __init__(self) -> None:
         self.obs: Any = None
         self._free: list[int] = []
         self.capacity = 0
@@ -233,27 +241,22 @@ class SideTable:
     def __len__(self) -> int:
         return self.capacity - len(self._free)
 
-    def put(self, place_K: Tensor, obs: Any) -> None:
-        """Store observations `[K, ...]` for places `[K]` that have no entry yet."""
-        if not len(place_K):
-            return
-        obs = tree_map(lambda leaf: leaf.to(self.slot.device), obs)
-        while len(self._free) < len(place_K):
+    def put(self, obs: Any, number: int) -> Tensor:
+        """Store observations `[K, ...]`, K > 0, and return their places in `obs`, `[K]`; `number` is K."""
+        while len(self._free) < number:
             more = max(self.capacity, 16)
             fresh = tree_map(lambda leaf: leaf.new_empty(more, *leaf.shape[1:]), obs)  # noqa: B023 (called at once)
             self.obs = tree_map(lambda *parts: torch.cat(parts), self.obs, fresh) if self.capacity else fresh
             self._free += range(self.capacity, self.capacity + more)
             self.capacity += more
-        slot_K = torch.tensor([self._free.pop() for _ in place_K], device=self.slot.device)
+        device = next(tree_leaves(self.obs)).device
+        slot_K = torch.tensor([self._free.pop() for _ in range(number)], device=device)
         tree_map(lambda table, leaf: table.index_copy_(0, slot_K, leaf), self.obs, obs)
-        self.slot[place_K] = slot_K
+        return slot_K
 
-    def remove(self, place: slice | Tensor) -> None:
-        """Free the entries of these places, because their rows are overwritten."""
-        if len(self):
-            slot = self.slot[place]
-            self._free += slot[slot >= 0].tolist()
-            self.slot[place] = -1
+    def remove(self, slot_K: Tensor) -> None:
+        """Free these places."""
+        self._free += slot_K.tolist()
 
 
 def to_single(leaf: Tensor) -> Tensor:

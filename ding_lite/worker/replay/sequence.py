@@ -74,7 +74,7 @@ class SequenceView:
             state = ring.columns["prev_state"]
             batch["prev_state"] = tree_map(lambda column: column.index_select(0, drawn["index"]), state)
         batch["last_obs"] = ring.successors(place_TB[-1])
-        final_index = (ring.finals.slot[place_TB[:-1]].flatten() >= 0).nonzero().squeeze(1)
+        final_index = (ring.slot[place_TB[:-1]].flatten() >= 0).nonzero().squeeze(1)
         if len(final_index):
             batch["final_index"], batch["final_obs"] = final_index, ring.successors(place_M[final_index])
         return batch | self._sum_rewards(batch)

@@ -69,8 +69,8 @@ def _ring_state(ring: Ring) -> dict[str, Any]:
         leaves = tree_leaves(ring.columns["obs"])
         observations = [compress_frames(first_places(leaf, num_obs), ring.num_envs) for leaf in leaves]
         columns["obs"] = tree_map(lambda leaf: leaf[:0].clone(), ring.columns["obs"])  # type and shape
-    final_place = (ring.finals.slot >= 0).nonzero().squeeze(1)
-    final_slot = ring.finals.slot[final_place]
+    final_place = (ring.slot >= 0).nonzero().squeeze(1)
+    final_slot = ring.slot[final_place]
     return {
         "columns": columns,
         "observations": observations,
@@ -91,8 +91,10 @@ def _load_ring(ring: Ring, state: dict[str, Any]) -> None:
             decompress_frames(frames, column)
     ring.cursor, ring.size = state["cursor"], state["size"]
     ring.episode_step[: ring.size * ring.num_envs] = state["episode_step"].to(ring.device)
-    ring.finals.remove(slice(None))
-    ring.finals.put(state["final_place"].to(ring.device), state["final_obs"])
+    ring.remove_finals(slice(None))
+    if number := len(state["final_place"]):
+        obs = tree_map(lambda leaf: leaf.to(ring.device), state["final_obs"])
+        ring.slot[state["final_place"].to(ring.device)] = ring.finals.put(obs, number)
 
 
 def deal_replay_states(
