@@ -95,66 +95,52 @@ def after_burnin(batch: dict[str, Any], burnin: int) -> dict[str, Any]:
     return rest
 
 
-class Sequences:
-    """The parts of an actor-critic that depend on its model being recurrent.
+# What PPO does differently with a model that remembers.
 
-    Attributes:
-        keys: columns of a rollout block that a sequence needs.
+
+@torch.no_grad()
+def sequence_values(policy: Policy, block: dict[str, Any], recompute: bool) -> tuple[Tensor, Tensor]:
+    """Return V(s_t) and V(s_{t+1}), both `[T, N]`, see `estimate_values`."""
+    keys = [key for key in ("obs", "last_obs", "final_obs", "final_index") if key in block]
+    batch: dict[str, Any] = {key: block[key] for key in keys}
+    batch["episode_start"] = block["episode_step"] == 0
+    batch["prev_state"] = tree_map(lambda leaf: leaf[0], block["prev_state"])
+    output, next_value_TN = unroll(partial(policy._run, policy.model, mode="compute_critic"), "value", batch)
+    value_TN = output["value"] if recompute else block["value"]
+    return value_TN, next_value_TN.to(value_TN.dtype)
+
+
+def by_environment(rows: dict[str, Any]) -> dict[str, Any]:
+    """Return tensors `[T, N, ...]` as `[N, T, ...]`, and `prev_state` as that of the first row, `[N, ...]`."""
+    first = {key: tree_map(lambda leaf: leaf[0], rows[key]) for key in ("prev_state",) if key in rows}
+    others = {key: value for key, value in rows.items() if key not in first}
+    return tree_map(lambda leaf: leaf.transpose(0, 1), others) | first
+
+
+def sequence_minibatches(samples_N: dict[str, Any], batch_size: int, sizes: list[int]) -> list[dict[str, Any]]:
+    """Return minibatches of whole sequences.
+
+    Args:
+        samples_N: what `by_environment` returned.
+        batch_size: approximate number of env steps per rank and minibatch.
+        sizes: N of every rank.
+
+    Returns:
+        Dicts with `obs` `[T, B, ...]`, `prev_state` `[B, ...]` and `episode_start` `[T, B]`; all others are `[T B,
+        ...]`, including `weight` if the sizes of the ranks differ.
     """
+    n_step, batches = samples_N["episode_step"].shape[1], []
+    for part in minibatches(samples_N, max(1, round(batch_size / n_step)), sizes):
+        whole = {"prev_state": part.pop("prev_state"), "episode_start": part.pop("episode_step").t() == 0}
+        whole["obs"] = tree_map(lambda leaf: leaf.transpose(0, 1), part.pop("obs"))
+        if "weight" in part:
+            part["weight"] = part["weight"].unsqueeze(1).expand(-1, n_step)
+        batches.append(tree_map(lambda leaf: leaf.transpose(0, 1).flatten(0, 1), part) | whole)
+    return batches
 
-    keys = ("prev_state", "episode_step")
 
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
-
-    def run(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
-        """Return the model's output, see `VAC.forward`."""
-        return self._policy._run(self._policy.model, obs, **kwargs)
-
-    @torch.no_grad()
-    def values(self, block: dict[str, Any], recompute: bool) -> tuple[Tensor, Tensor]:
-        """Return V(s_t) and V(s_{t+1}), both `[T, N]`, see `estimate_values`."""
-        keys = [key for key in ("obs", "last_obs", "final_obs", "final_index") if key in block]
-        batch: dict[str, Any] = {key: block[key] for key in keys}
-        batch["episode_start"] = block["episode_step"] == 0
-        batch["prev_state"] = tree_map(lambda leaf: leaf[0], block["prev_state"])
-        output, next_value_TN = unroll(partial(self.run, mode="compute_critic"), "value", batch)
-        value_TN = output["value"] if recompute else block["value"]
-        return value_TN, next_value_TN.to(value_TN.dtype)
-
-    def arrange(self, rows: dict[str, Any]) -> dict[str, Any]:
-        """Return tensors `[T, N, ...]` as `[N, T, ...]`, and `prev_state` as that of the first row, `[N, ...]`."""
-        first = {key: tree_map(lambda leaf: leaf[0], rows[key]) for key in ("prev_state",) if key in rows}
-        others = {key: value for key, value in rows.items() if key not in first}
-        return tree_map(lambda leaf: leaf.transpose(0, 1), others) | first
-
-    def minibatches(self, samples_N: dict[str, Any], batch_size: int, sizes: list[int]) -> list[dict[str, Any]]:
-        """Return minibatches of whole sequences.
-
-        Args:
-            samples_N: what `arrange` returned.
-            batch_size: approximate number of env steps per rank and minibatch.
-            sizes: N of every rank.
-
-        Returns:
-            Dicts with `obs` `[T, B, ...]`, `prev_state` `[B, ...]` and `episode_start` `[T, B]`; all others are `[T B,
-            ...]`, including `weight` if the sizes of the ranks differ.
-        """
-        n_step = samples_N["episode_step"].shape[1]
-        return [
-            self._in_order_of_time(batch, n_step)
-            for batch in minibatches(samples_N, max(1, round(batch_size / n_step)), sizes)
-        ]
-
-    def _in_order_of_time(self, batch: dict[str, Any], n_step: int) -> dict[str, Any]:
-        whole = {"prev_state": batch.pop("prev_state"), "episode_start": batch.pop("episode_step").t() == 0}
-        whole["obs"] = tree_map(lambda leaf: leaf.transpose(0, 1), batch.pop("obs"))
-        if "weight" in batch:
-            batch["weight"] = batch["weight"].unsqueeze(1).expand(-1, n_step)
-        return tree_map(lambda leaf: leaf.transpose(0, 1).flatten(0, 1), batch) | whole
-
-    def evaluate(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Return `logit` and `value`, `[T B, ...]`, of a minibatch."""
-        states = {key: batch[key] for key in ("prev_state", "episode_start")}
-        output = self.run(batch["obs"], mode="compute_actor_critic", **states)
-        return tree_map(lambda leaf: leaf.flatten(0, 1), {key: output[key] for key in ("logit", "value")})
+def evaluate_sequences(policy: Policy, batch: dict[str, Any]) -> dict[str, Any]:
+    """Return `logit` and `value`, `[T B, ...]`, of a minibatch of `sequence_minibatches`."""
+    states = {key: batch[key] for key in ("prev_state", "episode_start")}
+    output = policy._run(policy.model, batch["obs"], mode="compute_actor_critic", **states)
+    return tree_map(lambda leaf: leaf.flatten(0, 1), {key: output[key] for key in ("logit", "value")})

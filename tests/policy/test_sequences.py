@@ -14,6 +14,7 @@ import torch
 from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.envs import create_vector_env
 from ding_lite.policy.policy_gradient.a2c import estimate_advantages
+from ding_lite.policy.sequences import evaluate_sequences
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_leaves
 from ding_lite.worker import SampleCollector
@@ -95,7 +96,7 @@ def test_an_unchanged_model_gives_the_logits_and_values_of_the_collect_again(kin
     batches = list(policy.batches(block))
     assert len(batches) == 10 * N // 2  # 40 steps are two sequences of 20
     for batch in batches:
-        output = policy._sequences.evaluate(batch)
+        output = evaluate_sequences(policy, batch)
         for key in ("logit", "value"):
             for one, other in zip(tree_leaves({"": output[key]}), tree_leaves({"": batch[key]}), strict=True):
                 torch.testing.assert_close(one.detach(), other, atol=1e-6, rtol=1e-6)
@@ -135,7 +136,7 @@ def test_the_gradient_reaches_back_through_time_but_not_past_the_start_of_an_epi
     )
     (batch,) = policy.batches(block)
     batch["obs"] = batch["obs"].clone().requires_grad_(True)
-    value_TN = policy._sequences.evaluate(batch)["value"].view(T, N)
+    value_TN = evaluate_sequences(policy, batch)["value"].view(T, N)
     value_TN[10, 0].backward()
     start = max(t for t in range(11) if batch["episode_start"][t, 0])
     reached = (batch["obs"].grad[:, 0] != 0).any(-1).tolist()

@@ -39,7 +39,13 @@ from ding_lite.policy.policy_gradient.a2c import (
     init_parameters,
     normalize_advantages,
 )
-from ding_lite.policy.sequences import Sequences, find_core
+from ding_lite.policy.sequences import (
+    by_environment,
+    evaluate_sequences,
+    find_core,
+    sequence_minibatches,
+    sequence_values,
+)
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.distribution import kl_divergence, log_prob, log_prob_entropy, sample
 from ding_lite.rl_utils.policy_gradient import clipped_objective, pretrained_kl, squared_value_error
@@ -114,7 +120,6 @@ class PPOPolicy(Policy):
     def __init__(self, cfg: EasyDict, *args: Any, **kwargs: Any) -> None:
         """Build the policy as `Policy` does. Without the learn mode it can still compute its loss."""
         self.remembers = find_core(cfg.model) is not None
-        self._sequences = Sequences(self) if self.remembers else None
         self._adapted_kl_beta: float | None = None  # value after changes by `kl_adaptive`
         super().__init__(cfg, *args, **kwargs)
         self._kl_is_scheduled = isinstance(self._schedules.follower("learn.kl_beta"), Scheduled)
@@ -142,13 +147,14 @@ class PPOPolicy(Policy):
     def _batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
         self._kl.clear()
         block = self._to_device(samples)
-        keys = ("obs", "action", "logit", "logit_pretrained", *(self._sequences.keys if self._sequences else ()))
+        of_memory = ("prev_state", "episode_step") if self.remembers else ()
+        keys = ("obs", "action", "logit", "logit_pretrained", *of_memory)
         samples_M = self._arrange({key: block[key] for key in keys if key in block})
         sizes = rank_sizes(len(next(tree_leaves(samples_M))))
         for epoch in range(self._cfg.learn.epoch_per_collect):
             if epoch == 0 or self._cfg.recompute_adv:
                 samples_M |= self._targets(block, epoch)
-            cut = self._sequences.minibatches if self._sequences else minibatches
+            cut = sequence_minibatches if self.remembers else minibatches
             batches = cut(samples_M, self._cfg.learn.batch_size, sizes)
             for batch in normalize_advantages(batches) if self._cfg.learn.adv_norm else batches:
                 yield batch
@@ -158,7 +164,7 @@ class PPOPolicy(Policy):
 
     def _arrange(self, rows: dict[str, Any]) -> dict[str, Any]:
         """Return tensors `[T, N, ...]` as the units to shuffle: samples `[M, ...]`, or sequences `[N, T, ...]`."""
-        return self._sequences.arrange(rows) if self._sequences else flatten_rows(rows)
+        return by_environment(rows) if self.remembers else flatten_rows(rows)
 
     def _targets(self, block: dict[str, Any], epoch: int) -> dict[str, Tensor]:
         """Return the targets of one epoch, all `[M]`, or `[N, T]` for a recurrent model.
@@ -184,7 +190,7 @@ class PPOPolicy(Policy):
 
     def _values(self, block: dict[str, Any], recompute: bool) -> tuple[Tensor, Tensor]:
         """Return V(s_t) and V(s_{t+1}) in the model's units, both `[T, N]`, see `estimate_values`."""
-        return self._sequences.values(block, recompute) if self._sequences else estimate_values(self, block, recompute)
+        return sequence_values(self, block, recompute) if self.remembers else estimate_values(self, block, recompute)
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss, and detached tensors whose means are logged. It depends only on the model and the batch.
@@ -192,11 +198,11 @@ class PPOPolicy(Policy):
         Args:
             batch: `obs`, `action`, `logit` as collected; `value`, `adv` and `return_` `[B]` as `_targets` returns them;
                 `weight` `[B]` if B differs between ranks; `logit_pretrained` if there is a pretrained policy. A
-                recurrent model's are described in `Sequences.minibatches`.
+                recurrent model's are described in `sequence_minibatches`.
         """
         learn, weight_B, pretrained = self._cfg.learn, batch.get("weight"), batch.get("logit_pretrained")
-        if self._sequences:
-            output = self._sequences.evaluate(batch)
+        if self.remembers:
+            output = evaluate_sequences(self, batch)
         else:
             output = self._run(self._model, batch["obs"], mode="compute_actor_critic")
         logp_B, entropy_B = log_prob_entropy(output["logit"], batch["action"])
