@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from easydict import EasyDict
@@ -23,7 +23,7 @@ Noise = dict[str, dict[str, Tensor]]  # noise of one forward pass: layer name ->
 class NoisyLinear(nn.Module):
     """Linear layer with factorised Gaussian noise on its weights (equations 10 and 11 of the paper).
 
-    In training mode, and in evaluation mode inside `explore`, each sample of a batch has its own noise, so that
+    In training mode, and in evaluation mode inside `exploring`, each sample of a batch has its own noise, so that
     environments explore independently. Otherwise the layer uses the means of its weights.
 
     Args:
@@ -59,25 +59,15 @@ class NoisyLinear(nn.Module):
         return mean + noise["output"] * functional.linear(x * noise["input"], self.weight_sigma, self.bias_sigma)
 
 
-class explore(AbstractContextManager[None]):  # noqa: N801 (it is used as a function)
-    """Inside `with explore(module): ...`, every `NoisyLinear` of the module draws noise in evaluation mode too.
-
-    A module without noisy layers is not changed. The layers are looked up when the object is created, and it can be
-    entered any number of times.
-
-    Attributes:
-        layers: the noisy layers.
-    """
-
-    def __init__(self, module: nn.Module) -> None:
-        self.layers = list(_noisy_layers(module).values())
-
-    def __enter__(self) -> None:
-        for layer in self.layers:
-            layer._exploring = True
-
-    def __exit__(self, *error: object) -> None:
-        for layer in self.layers:
+@contextmanager
+def exploring(layers: Sequence[NoisyLinear]) -> Iterator[None]:
+    """Inside this block, noisy layers draw noise in evaluation mode too."""
+    for layer in layers:
+        layer._exploring = True
+    try:
+        yield
+    finally:
+        for layer in layers:
             layer._exploring = False
 
 
@@ -97,7 +87,7 @@ def request_noise(model: EasyDict, default_type: str) -> None:
 
 def check_noisy(module: nn.Module) -> None:
     """Check that a module has noisy layers to explore with."""
-    if not _noisy_layers(module):
+    if not noisy_layers(module):
         raise ConfigError(
             f"policy.noisy_net=True explores by layers of the class ding_lite.model.NoisyLinear, but the model "
             f"{type(module).__name__} has none: use them in the model, for example if its argument noise is True, or "
@@ -110,13 +100,13 @@ def draw_noise(module: nn.Module, batch_size: int) -> Noise:
 
     It is drawn with torch's global generator, layer by layer in the order in which the module registered them.
     """
-    return {name: layer.draw_noise(batch_size) for name, layer in _noisy_layers(module).items()}
+    return {name: layer.draw_noise(batch_size) for name, layer in noisy_layers(module).items()}
 
 
 @contextmanager
 def given_noise(module: nn.Module, noise: Noise) -> Iterator[None]:
     """Inside this block, the noisy layers of a module use `noise` from `draw_noise` instead of drawing their own."""
-    layers = _noisy_layers(module)
+    layers = noisy_layers(module)
     for name, own in noise.items():
         layers[name]._noise = own
     try:
@@ -126,5 +116,6 @@ def given_noise(module: nn.Module, noise: Noise) -> Iterator[None]:
             layer._noise = None
 
 
-def _noisy_layers(module: nn.Module) -> dict[str, NoisyLinear]:
+def noisy_layers(module: nn.Module) -> dict[str, NoisyLinear]:
+    """Return the noisy layers of a module by their names."""
     return {name: layer for name, layer in module.named_modules() if isinstance(layer, NoisyLinear)}

@@ -20,7 +20,7 @@ from easydict import EasyDict
 from torch import Tensor, nn
 
 from ding_lite.model.masks import find_mask
-from ding_lite.model.noisy import explore
+from ding_lite.model.noisy import exploring, noisy_layers
 from ding_lite.policy.checkpointed import Checkpointed, WeightAverage
 from ding_lite.policy.common_keys import COMMON_KEYS, check_actors, check_common_keys
 from ding_lite.rl_utils.distribution import mode
@@ -136,10 +136,9 @@ class Policy(Checkpointed):
         self._schedules.set_numbers()
         averages = cfg.eval.average and "learn" in enable_field
         self._average = WeightAverage(self._model, cfg.eval.average) if averages else None
-        noisy = explore(self._model)
-        self._exploring: AbstractContextManager[None] = noisy if noisy.layers else nullcontext()
+        self._noisy = list(noisy_layers(self._model).values())
         # Noisy layers draw noise only while the policy explores, which a graph would not notice.
-        self._graphs = CudaGraphs() if on_gpu and cfg.cuda_graph == "auto" and not noisy.layers else None
+        self._graphs = CudaGraphs() if on_gpu and cfg.cuda_graph == "auto" and not self._noisy else None
 
     def _create_model(self) -> nn.Module:
         """Return a new model. Only here, parameters are initialised: not those of a model that the user passes."""
@@ -252,7 +251,7 @@ class Policy(Checkpointed):
         set_training(self._modules, False)
         if not explore:
             return self._forward_eval(obs)
-        with self._exploring:
+        with exploring(self._noisy) if self._noisy else nullcontext():
             return self._forward_collect(obs, **kwargs)
 
     def to_row(self, obs: Any, output: dict[str, Any], timestep: SimpleNamespace) -> dict[str, Any]:

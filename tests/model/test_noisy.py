@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from ding_lite.model import DQN, NoisyLinear
-from ding_lite.model.noisy import draw_noise, explore, given_noise
+from ding_lite.model.noisy import draw_noise, exploring, given_noise, noisy_layers
 
 
 def test_noisy_layer_is_random_in_training_and_its_mean_in_evaluation() -> None:
@@ -44,12 +44,12 @@ def test_a_sample_has_the_same_noise_in_all_leading_dimensions() -> None:
             torch.testing.assert_close(drawn[row], layer(x[row]))
 
 
-def test_explore_makes_the_noisy_layers_of_a_module_draw_in_evaluation_mode() -> None:
+def test_exploring_makes_the_noisy_layers_of_a_module_draw_in_evaluation_mode() -> None:
     model, other = (DQN(4, 3, [16, 8], noise=True).eval() for _ in range(2))
     x = torch.randn(5, 4)
-    mean, exploring = model(x)["logit"], explore(model)
-    for _ in range(2):  # it may be entered again
-        with exploring:
+    mean, layers = model(x)["logit"], list(noisy_layers(model).values())
+    for _ in range(2):
+        with exploring(layers):
             first, second = (model(x)["logit"] for _ in range(2))
             assert not torch.equal(first, second)
             assert torch.equal(other(x)["logit"], other(x)["logit"])  # another model's layers stay as they were
@@ -59,7 +59,7 @@ def test_explore_makes_the_noisy_layers_of_a_module_draw_in_evaluation_mode() ->
 
 def test_exploring_ends_after_an_error_too() -> None:
     model = DQN(4, 3, [16, 8], noise=True).eval()
-    with pytest.raises(RuntimeError, match="inside"), explore(model):
+    with pytest.raises(RuntimeError, match="inside"), exploring(list(noisy_layers(model).values())):
         raise RuntimeError("inside")
     assert torch.equal(model(torch.ones(1, 4))["logit"], model(torch.ones(1, 4))["logit"])
 
