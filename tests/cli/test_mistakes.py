@@ -19,7 +19,6 @@ MISTAKES = """
 -c {c} max_env_steps=100 | Unknown option 'max_env_steps'. Did you mean 'max_env_step'?
 -c {c} max_env_step=many | max_env_step: expected a whole number above 0, got 'many'
 -c {c} -m offline max_env_step=9 | serial_pipeline_offline plays no environment, so max_env_step cannot limit it
--c {c} -m bc --nproc 2 max_env_step=9 | serial_pipeline_bc plays no environment, so max_env_step
 -c {c} -m offline | use serial_pipeline(...), or on the command line -m serial, which is also the default.
 -c {c} -m rpc | needs an agent and at least one observer
 -c {c} -m serial_onpolicy | Policy 'dqn' learns from a replay buffer: use serial_pipeline(...), or
@@ -34,16 +33,12 @@ resume | the following arguments are required: DIR
 resume run -s 1 | unrecognized arguments: -s 1
 resume run --nproc 0 | expected --nproc >= 1
 -m eval --ckpt x --nproc 2 | leave out --nproc
--c x.py --nproc 0 | expected --nproc >= 1
--c x.py --episodes 3 | --ckpt (--load-path) and --episodes need -m eval
 -c x.py --load-path run | --ckpt (--load-path) and --episodes need -m eval
 -m eval --ckpt x --episodes 0 | expected --episodes >= 1, got 0
--m eval --ckpt x --divide | leave out --nproc, --max-restarts, --divide and
 -m rpc -c x.py --divide | leave out --divide
-resume run --divide | unrecognized arguments: --divide
+-m eval --ckpt x --divide | leave out --nproc, --max-restarts, --divide and
 -c missing.py | Config file 'missing.py' does not exist: give the path of a Python file.
 trian -c x.py | Unknown command 'trian'. Did you mean 'train'? See ding_lite --help.
-help trian | Unknown command 'trian'. Did you mean 'train'? See ding_lite --help.
 my_config.py -s 0 | Unknown command 'my_config.py'. To train a config file: ding_lite -c my_config.py
 -c x.py -seed 0 | ding_lite: unrecognized arguments: -seed. Did you mean '--seed'? See ding_lite
 completion bash a.b=1 | ding_lite completion: unrecognized arguments: a.b=1. See
@@ -65,7 +60,6 @@ new CartPole-v1 cql | Policy 'cql' learns from a data set
 new CartPole-v1 dqn -o there.py | 'there.py' exists: remove it, or give another name with -o.
 new CartPole-v1 dqn -o no/where.py | Cannot write 'no/where.py'
 eval gone | 'gone' does not exist
-eval run --episodes 0 | at least one episode
 eval run env.frame_stak=4 | Did you mean 'env.frame_stack'
 eval run max_env_step=9 | max_env_step has no effect on an evaluation
 eval run/metrics.jsonl | is not in the ckpt folder
@@ -73,7 +67,6 @@ play run --episodes 0 | expected --episodes >= 1
 video run --episodes 0 | expected --episodes >= 1
 video run -o films/one.gif | got 'films/one.gif': write --output films/one --format gif.
 runs none | 'none' does not exist or is not a directory
-plot none | 'none' does not exist or is not a directory
 plot . -o x.jpg | 'x.jpg': expected a name that ends in
 plot . --metric eval/return_men | None of these runs has recorded 'eval/return_men'. Did you mean
 plot . --by policy.nstop | --by policy.nstop: expected algorithm, env, run or a config key. Did you mean
@@ -81,9 +74,7 @@ plot . --window 0 | expected --window >= 1, got 0
 plot . --width 0 | expected --width from 1 to 50, got 0
 plot . -o there.py/x.png | Cannot write 'there.py/x.png'
 compare . -o table.xls | 'table.xls': expected a name that ends in .txt, .md, .csv, or --format.
-compare . -o table.png --format text | 'table.png': expected a name that ends in .txt, .md, .csv, or --format.
 compare . --against ppo | --against ppo: CartPole-v0 has no such group, so its runs do not compare.
-compare run/total_config.py/x | 'run/total_config.py/x' does not exist or is not a directory
 compare . -o run/total_config.py/x.md | Cannot write 'run/total_config.py/x.md'
 report run --videos -1 | expected --videos >= 0, got -1
 report run --against ppo | has no such group
@@ -94,7 +85,6 @@ sweep -c {c} policy.learn.batch_size=0..64 | policy.learn.batch_size: expected
 sweep -c {c} policy.learn.learning_rate=a..b | policy.learn.learning_rate: expected low..high with :log
 sweep -c {c} policy=dqn,dqnn | 'dqnn'
 sweep -c {c} policy.learn.batch_size=32 | A sweep needs a key that differs
-sweep -c {c} policy.nstep=1,3 policy.nstp=3 | Unknown key 'policy.nstp'
 sweep -c {c} policy.nstep=1,3 max_env_step=0 | max_env_step: expected a whole number above 0
 sweep -c {c} policy.nstep=1,3 --trials 0 | expected --trials >= 1, got 0.
 sweep -c {c} policy.nstep=1,3 --jobs 0 | expected --jobs >= 1, got 0.

@@ -1,21 +1,15 @@
-"""Data sets of experience under two ranks: in a plain torch loop, and in Lightning's, whose ranks run this file."""
+"""Data sets of experience under two ranks, in a plain torch loop; Lightning's is in tests/dizoo."""
 
 from __future__ import annotations
 
 import itertools
-import json
-import sys
-from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader
 
-from ding_lite.entry import RolloutDataset
 from ding_lite.utils import get_rank
-from tests.distributed.launcher import finish, start
 from tests.distributed.on_ranks import call_on_ranks
 from tests.entry.test_rollout_dataset import hashes, make
 from tests.policy.helpers import parameter_hash
@@ -36,10 +30,6 @@ def train_plainly(num_workers: int) -> dict[str, Any]:
             dist.all_reduce(parameter.grad)
         optimizer.step()
         dataset.publish()
-    return report(dataset, batches)
-
-
-def report(dataset: RolloutDataset, batches: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "model": parameter_hash(dataset.policy.model),
         "played": hashes(batches),
@@ -53,32 +43,6 @@ def run_plainly() -> dict[str, Any]:
     told: dict[str, Any] = {f"plain{num_workers}": train_plainly(num_workers) for num_workers in (0, 1)}
     # a rank that plays more than another waits for nobody
     return told | {"uneven": hashes(list(itertools.islice(make("ppo"), 3 * get_rank() + 1)))}
-
-
-def run_lightning() -> dict[str, Any]:
-    import lightning  # noqa: PLC0415 (an optional package)
-
-    from dizoo.classic_control.cartpole.entry.cartpole_a2c_lightning import A2CModule  # noqa: PLC0415 (imports lightning)
-
-    class Watch(lightning.Callback):
-        def __init__(self) -> None:
-            self.batches: list[dict[str, Any]] = []
-            self.told: dict[str, Any] = {}
-
-        def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-            self.batches.append(batch)
-
-        def on_train_end(self, trainer: Any, module: Any) -> None:
-            self.told = {"rank": trainer.global_rank, "lightning": report(module.dataset, self.batches)}
-
-    module, watch = A2CModule(num_workers=1), Watch()
-    before = parameter_hash(module.model)
-    quiet: dict[str, Any] = dict(
-        logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False
-    )
-    options: dict[str, Any] = dict(accelerator="cpu", devices=2, strategy="ddp", max_steps=STEPS, callbacks=[watch])
-    lightning.Trainer(**quiet, **options).fit(module)
-    return watch.told | {"before": before}
 
 
 def check(ranks: list[dict[str, Any]], name: str, num_workers: int) -> None:
@@ -97,20 +61,3 @@ def test_a_plain_torch_loop_on_two_ranks() -> None:
     # nothing is prefetched: every batch is of parameters as of its collect, which makes two batches
     assert ranks[0]["plain0"]["versions"] == [t - t % 2 for t in range(STEPS)]
     assert [len(rank["uneven"]) for rank in ranks] == [1, 4]
-
-
-@pytest.mark.slow
-def test_lightning_on_two_processes_keeps_parameters_equal_and_trajectories_apart(tmp_path: Path) -> None:
-    pytest.importorskip("lightning", reason="needs the extra lightning")
-    words = ["-m", "tests.distributed.test_rollout_dataset", str(tmp_path)]
-    done = finish(start([sys.executable, *words], cwd=tmp_path), timeout=120)
-    assert done.returncode == 0, done.stderr
-    ranks = [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2)]
-    check(ranks, "lightning", 1)
-    assert ranks[0]["before"] == ranks[1]["before"] != ranks[0]["lightning"]["model"]
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    outcome = run_lightning()
-    Path(sys.argv[1], f"rank{outcome['rank']}.json").write_text(json.dumps(outcome))
