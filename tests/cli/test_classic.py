@@ -23,7 +23,6 @@ ATARI = ROOT / "dizoo" / "atari" / "pong_dqn_ddp_config.py"
 
 @pytest.fixture(autouse=True)
 def clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))  # main adds the current directory
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID"):
         monkeypatch.delenv(name, raising=False)
 

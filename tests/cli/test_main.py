@@ -21,11 +21,6 @@ from tests.entry.helpers import CONFIG
 UNBROKEN = ("  -s SEED [SEED ...]", "      -c dizoo/", "      dizoo/")  # three names of one option, and long paths
 
 
-@pytest.fixture(autouse=True)
-def same_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))  # reading a config adds the current directory
-
-
 def test_every_command_is_in_the_overview_with_its_help(capsys: pytest.CaptureFixture[str]) -> None:
     for words in ([], ["--help"], ["help"]):
         main(words)

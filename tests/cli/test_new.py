@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,11 +17,6 @@ from tests.entry.helpers import CONFIG, result
 
 OFFLINE = [name for name, cls in POLICY_REGISTRY.items() if cls.learns_from == "dataset"]
 FIT = {"Box": "Pendulum-v1", "Discrete": "CartPole-v1"}
-
-
-@pytest.fixture(autouse=True)
-def same_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))  # main adds the current directory
 
 
 def online_pairs() -> list[tuple[str, str]]:

@@ -50,11 +50,6 @@ def ray() -> Iterator[Any]:
         yield connect(4, 4, stack)
 
 
-@pytest.fixture(autouse=True)
-def own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def train(name: str, folder: str, *overrides: str, **limits: Any) -> Path:
     config, pipeline, short = (ALGORITHMS | REFUSED)[name]
     limits = {"max_env_step": 256} | limits

@@ -28,15 +28,12 @@ needs_onnx = pytest.mark.skipif(importlib.util.find_spec("onnxscript") is None, 
         "dict",
         "masked",
         "agents",
-        *(pytest.param(case, marks=pytest.mark.slow) for case in ("several", "bits")),
     ],
 )
 def test_pt2_needs_torch_only_and_holds_the_whole_way_from_observation_to_action(case: str) -> None:
     agent = {
         "scaled and normalised": lambda: spaces_agent("vector", "box", "env.norm_obs=True"),
         "hybrid": lambda: make_agent(make_setup(parity_env("hybrid"), "pdqn")),
-        "several": lambda: spaces_agent("vector", "several"),
-        "bits": lambda: spaces_agent("vector", "bits"),
         "dict": lambda: spaces_agent("dict", "late", policy="dqn"),
         "masked": lambda: make_agent(make_setup(parity_env("multi_discrete") | {"masked": True}, "bdq")),
         "agents": lambda: make_agent(make_setup(parity_env("agents"), "qmix", "policy.model.lstm_type=None")),

@@ -6,8 +6,6 @@ import functools
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import ding_lite
 from ding_lite.entry import League
 from ding_lite.utils.registry import ENV_REGISTRY
@@ -46,10 +44,7 @@ def opponents(lines: list[dict[str, Any]]) -> list[float]:
     return [line["collect/info/iteration"] for line in lines if "collect/info/iteration" in line]
 
 
-def test_opponents_change_with_the_checkpoints_and_a_resumed_run_has_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_opponents_change_with_the_checkpoints_and_a_resumed_run_has_the_same() -> None:
     play(League(newest=0.7), 240)
     parts = play(League(newest=0.7), 480, "policy.learn.resume_training=True")
     Path("run").rename("parts")

@@ -22,12 +22,14 @@ from ding_lite.envs import EnvError, check_env, create_vector_env, restorable
 from ding_lite.utils import ConfigError, UserError
 from tests.distributed.launcher import ROOT, run_forked
 from tests.distributed.on_ranks import call_on_ranks
+from tests.entry.conftest import empty_directory
 from tests.entry.helpers import metrics, result
 from tests.envs.test_vector_env import env_config
 from tests.policy.helpers import parameter_hash
 from tests.seams import corridors
 
 ID = f"{corridors.__name__}:Corridor-v0"
+__all__ = ["empty_directory"]  # a fixture
 CREATE = dict(env=dict(type="gymnasium"), policy=dict(type="dqn"))
 
 
@@ -36,12 +38,6 @@ def train(*overrides: str, callbacks: tuple[Callback, ...] = (), steps: int = 24
     main = dict(exp_name="run", env=env, policy=dict(learn=dict(batch_size=16)))
     words = ["policy.learn.learner.hook.log_show_after_iter=10", *overrides]
     return serial_pipeline((main, CREATE), seed=0, max_env_step=steps, overrides=words, callbacks=callbacks)
-
-
-@pytest.fixture(autouse=True)
-def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 LOADED = """
