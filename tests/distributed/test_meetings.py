@@ -11,6 +11,7 @@ from ding_lite import entry
 from ding_lite.entry.experiment import Experiment
 from ding_lite.utils.ranks.machine_group import machine_group
 from tests.distributed.on_ranks import call_on_ranks
+from tests.policy.helpers import parameter_hash
 
 AVERAGE = 2  # meetings of one average: all gradients are there, all parts are averaged
 EPOCHS = 3
@@ -27,8 +28,8 @@ POLICIES: dict[str, tuple[str, dict[str, Any], int]] = {
 }
 
 
-def count(name: str, folder: str) -> list[int]:
-    """Train for some turns; return the meetings of each turn between two collects, less those of its averages."""
+def count(name: str, folder: str) -> tuple[list[int], str]:
+    """Train; return the meetings of each turn between two collects, without its averages, and the model's hash."""
     pipeline, keys, _ = POLICIES[name]
     seen: list[int] = []
 
@@ -42,21 +43,25 @@ def count(name: str, folder: str) -> list[int]:
     policy = dict(multi_gpu=True, learn=learn, eval=dict(evaluator=dict(eval_freq=10**6)), **keys)
     env = dict(env_id="CartPole-v1", collector_env_num=2, evaluator_env_num=1, n_evaluator_episode=1)
     main = dict(exp_name=str(Path(folder, name)), env=env, policy=policy)
-    getattr(entry, pipeline)((main, dict(policy=dict(type=name))), seed=0, max_env_step=640)
+    trained = getattr(entry, pipeline)((main, dict(policy=dict(type=name))), seed=0, max_env_step=640)
     Experiment.collect = original  # type: ignore[method-assign]
-    return [after - before for before, after in zip(seen[-4:], seen[-3:], strict=False)]
+    turns = [after - before for before, after in zip(seen[-4:], seen[-3:], strict=False)]
+    return turns, parameter_hash(trained.model)
 
 
-def count_all(folder: str) -> dict[str, list[int]]:
+def count_all(folder: str) -> dict[str, tuple[list[int], str]]:
     return {name: count(name, folder) for name in POLICIES}
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[int]]:
-    return call_on_ranks(count_all, str(tmp_path_factory.mktemp("meetings")))[0]
+def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, tuple[list[int], str]]]:
+    return call_on_ranks(count_all, str(tmp_path_factory.mktemp("meetings")))
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_turn_meets_as_often_as_the_docs_say(name: str, found: dict[str, list[int]]) -> None:
-    assert len(found[name]) == 3
-    assert found[name] == [POLICIES[name][2]] * 3
+def test_a_turn_meets_as_often_as_the_docs_say_and_ranks_end_alike(
+    name: str, found: list[dict[str, tuple[list[int], str]]]
+) -> None:
+    first, second = (rank[name] for rank in found)
+    assert first == second
+    assert first[0] == [POLICIES[name][2]] * 3
