@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from ding_lite import __version__
 from ding_lite.cli.parsers import COMMANDS, OVERRIDE, load_command, overview, parse, show
@@ -54,8 +55,9 @@ def _open_closed_streams() -> None:
 
 
 def _run_command(name: str, words: list[str]) -> None:
-    if name not in RUN_BY_ALL_RANKS and _rank() > 0:
-        return
+    with suppress(SystemExit):  # variables that describe no job
+        if name not in RUN_BY_ALL_RANKS and (launch := read_launch()) and launch.rank > 0:
+            return
     try:
         with ends_at_interrupt():
             command = load_command(name)
@@ -63,15 +65,6 @@ def _run_command(name: str, words: list[str]) -> None:
     except UserError as error:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(2) from None
-
-
-def _rank() -> int:
-    """Return this process's rank; 0 without a launcher."""
-    try:
-        launch = read_launch()
-    except SystemExit:  # variables that describe no job
-        return 0
-    return launch.rank if launch else 0
 
 
 if __name__ == "__main__":

@@ -226,7 +226,11 @@ class Clean(Command):
         parser.add_argument("--yes", action="store_true", help="do not ask")
 
     def run(self, args: argparse.Namespace) -> None:
-        removals = find_removals(args)
+        removals: list[Removal] = []
+        for found in find_runs(args.paths):
+            whole = find_unevaluated(found) if args.runs else None
+            removal = whole or find_checkpoints(found, args.parts)
+            removals += [removal] if removal else []
         if not removals:
             print("There is nothing to remove.")
             return
@@ -297,16 +301,6 @@ def add_reference(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--last", type=int, default=1, metavar="K", help="last return: mean of the last K evaluations (default: 1)"
     )
-
-
-def find_removals(args: argparse.Namespace) -> list[Removal]:
-    """Return what the options choose."""
-    removals = []
-    for found in find_runs(args.paths):
-        whole = find_unevaluated(found) if args.runs else None
-        removal = whole or find_checkpoints(found, args.parts)
-        removals += [removal] if removal else []
-    return removals
 
 
 def _agrees(question: str) -> bool:

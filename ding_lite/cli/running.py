@@ -244,19 +244,17 @@ def run_seeds(args: argparse.Namespace) -> int:
         raise UserError("Several seeds start processes of their own: leave the launcher out, or give one seed.")
     _, overrides = split_words(args.words)
     cfg = compile_config(args.config, overrides=overrides)  # also finds mistakes before anything starts
-    seeds = args.seeds or [cfg.seed]
-    names = [rename_for_seed(cfg.exp_name, seed, always=len(seeds) > 1) for seed in seeds]
-    return _run([_seed_run(seed, name, args) for seed, name in zip(seeds, names, strict=True)], args)
-
-
-def _seed_run(seed: int, name: str, args: argparse.Namespace) -> SeedRun:
-    """Return the run of one seed: a new one or, with `--resume`, the newest one of this name, if it can go on."""
-    if args.goes_on and (begun := find_begun(name)):
-        return _continued(seed, begun, resumed_words(args.words), args)
-    words = ["train", "-c", args.config, "-s", str(seed), *process_words(args)]
-    words += ["--divide"] * args.divide + (["-m", args.mode] if args.mode else [])
-    directory = new_name(name)
-    return SeedRun(seed, directory, words=[*words, *args.words, f"exp_name={directory}"])
+    seeds, runs = args.seeds or [cfg.seed], list[SeedRun]()
+    for seed in seeds:
+        name = rename_for_seed(cfg.exp_name, seed, always=len(seeds) > 1)
+        if args.goes_on and (begun := find_begun(name)):
+            runs.append(_continued(seed, begun, resumed_words(args.words), args))
+            continue
+        words = ["train", "-c", args.config, "-s", str(seed), *process_words(args)]
+        words += ["--divide"] * args.divide + (["-m", args.mode] if args.mode else [])
+        directory = new_name(name)
+        runs.append(SeedRun(seed, directory, words=[*words, *args.words, f"exp_name={directory}"]))
+    return _run(runs, args)
 
 
 def resume_runs(args: argparse.Namespace) -> int:

@@ -19,7 +19,6 @@ from ding_lite.envs.wrappers import check_wrappers
 from ding_lite.utils.key import (
     SCHEDULE_FIELDS,
     Key,
-    declared_keys,
     get_key,
     matches,
     set_key,
@@ -96,7 +95,6 @@ def _check_pairs(cfg: EasyDict) -> None:
     priority = bool(cfg.policy.get("priority"))
     if buffer_type == ("uniform" if priority else "prioritized"):
         raise ConfigError(f"{sc.BUFFER}.type='{buffer_type}' contradicts policy.priority={priority}: set one of them.")
-    _check_burnin(cfg.policy, size, cfg.env.collector_env_num)
     if size is not None:
         _check_capacity(cfg, size)
 
@@ -107,6 +105,12 @@ def _check_capacity(cfg: EasyDict, size: int) -> None:
     if "unroll_len" in cfg.policy:
         unit = cfg.policy.unroll_len  # env steps that one unit of the size stands for
         lost, why = unit - 1, f"policy.unroll_len={unit}"
+        burnin, rows = cfg.policy.get("burnin_step", 0), size * unit // num_envs
+        if burnin > rows:
+            raise ConfigError(
+                f"policy.burnin_step={burnin} exceeds the {rows} env steps that the buffer holds of each environment: "
+                f"{sc.BUFFER}.replay_buffer_size={size} sequences of unroll_len={unit} in all."
+            )
     else:
         unit, nstep = 1, cfg.policy.get("nstep", 1)
         lost, why = nstep + max(stack, 1) - 1, f"policy.nstep={nstep} and env.frame_stack={stack}"
@@ -120,16 +124,6 @@ def _check_capacity(cfg: EasyDict, size: int) -> None:
         )
 
 
-def _check_burnin(policy: EasyDict, size: int | None, num_envs: int) -> None:
-    """Check that a buffer of sequences holds more than the steps before the first one that is learned from."""
-    burnin = policy.get("burnin_step", 0)
-    if burnin and size is not None and burnin > (rows := size * policy.unroll_len // num_envs):
-        raise ConfigError(
-            f"policy.burnin_step={burnin} exceeds the {rows} env steps that the buffer holds of each environment: "
-            f"{sc.BUFFER}.replay_buffer_size={size} sequences of unroll_len={policy.unroll_len} in all."
-        )
-
-
 def check_policy(cfg: EasyDict) -> None:
     """Check schedules, and the policy's values against each other and the rest of the config.
 
@@ -137,7 +131,7 @@ def check_policy(cfg: EasyDict) -> None:
     numbers are `Scheduled`, so that it can see where there is a schedule. It may set values that depend on others.
     """
     policy_cls: Any = POLICY_REGISTRY.find(cfg.policy.type)
-    schedules = find_schedules(cfg.policy, declared_keys(policy_cls))
+    schedules = find_schedules(cfg.policy, policy_cls)
     _check_schedules(cfg.policy, policy_cls, schedules)
     given = {path: get_key(cfg.policy, path) for path in schedules}
     for place in (0, -1) if schedules else (0,):
@@ -222,18 +216,10 @@ def check_normalization(cfg: EasyDict) -> None:
         )
 
 
-def check_observations(observation_space: gymnasium.Space[Any]) -> None:
-    """Check that `env.norm_obs` has something to normalise in the observations that the policy sees."""
-    if not _has_floats(observation_space):
-        raise ConfigError(
-            f"env.norm_obs=True, but the observations are {observation_space}: images of bytes are scaled to 0..1 by "
-            "the networks. Set env.norm_obs=False."
-        )
-
-
-def _has_floats(space: gymnasium.Space[Any]) -> bool:
+def has_floats(space: gymnasium.Space[Any]) -> bool:
+    """Return whether the observations of a space have something that `env.norm_obs` normalises."""
     if isinstance(space, gymnasium.spaces.Dict):
-        return any(_has_floats(part) for key, part in space.items() if key != "action_mask")
+        return any(has_floats(part) for key, part in space.items() if key != "action_mask")
     return np.issubdtype(space.dtype, np.floating)
 
 

@@ -227,13 +227,6 @@ def translate_create(create: dict[str, Any], notes: list[str]) -> dict[str, Any]
     return merge(cfg, parts)
 
 
-def rename_buffer(user: dict[str, Any], notes: list[str]) -> None:
-    """Replace a buffer type of DI-engine, set in `main_config`, by the one used here."""
-    path = f"{BUFFER}.type"
-    if isinstance(name := get_key(user, path), str):
-        set_key(user, path, _rename_type("replay_buffer", name, path, notes))
-
-
 def _rename_type(part: str, name: Any, path: str, notes: list[str]) -> Any:
     """Return the name that a type of `create_config` has here, see `NAMES`; a note says so if it is another one."""
     if not isinstance(name, str):
@@ -251,7 +244,13 @@ def _rename_type(part: str, name: Any, path: str, notes: list[str]) -> Any:
 
 
 def choose_variant(user: dict[str, Any], notes: list[str]) -> None:
-    """Replace the type of a policy by that of its variant for hybrid actions, a memory, or several agents."""
+    """Replace the type of a policy by that of its variant for hybrid actions, a memory, or several agents.
+
+    Also replace a buffer type of DI-engine, set in `main_config`, by the one used here.
+    """
+    path = f"{BUFFER}.type"
+    if isinstance(buffer := get_key(user, path), str):
+        set_key(user, path, _rename_type("replay_buffer", buffer, path, notes))
     name, keys = get_key(user, "policy.type"), ("model.lstm_type", "model.memory")
     memory = next(((key, value) for key in keys if (value := get_key(user, f"policy.{key}")) is not None), None)
     if not isinstance(name, str):

@@ -31,7 +31,6 @@ from ding_lite.config.compat import (
     IGNORED_KEYS,
     choose_variant,
     import_module,
-    rename_buffer,
     rename_keys,
     take_loop_keys,
     translate_create,
@@ -194,7 +193,11 @@ def compile_config(
     user, texts, notes = _merge_user(read_pair(pair), overrides)
     if seed is not None:
         user["seed"] = seed
-    schema = _read_schema(user, model_given, notes)
+    known = sc.config_schema(user, model_given)
+    check_action_space(user)
+    rename_keys(user, known, notes)
+    schema = sc.config_schema(user, model_given)
+    take_loop_keys(user, schema)
     values = dict(_checked_items(user, "", schema, texts, notes))
     cfg = _fill_in(schema, values)
     round_counts(cfg, notes)
@@ -205,16 +208,6 @@ def compile_config(
     if save_cfg:
         save_config(cfg, os.path.join(cfg.exp_name, save_path))
     return cfg
-
-
-def _read_schema(user: dict[str, Any], model_given: bool, notes: list[str]) -> sc.Schema:
-    """Give the keys of DI-engine in `user` their names here, and return the schema of its keys."""
-    known = sc.config_schema(user, model_given)
-    check_action_space(user)
-    rename_keys(user, known, notes)
-    schema = sc.config_schema(user, model_given)
-    take_loop_keys(user, schema)
-    return schema
 
 
 def _fill_in(schema: sc.Schema, values: Mapping[str, Any]) -> EasyDict:
@@ -242,11 +235,14 @@ def _merge_user(
     notes: list[str] = []
     user = sc.merge(translate_create(sc.plain(pair[1], "create_config"), notes), sc.plain(pair[0], "main_config"))
     texts = _apply_overrides(user, overrides)
-    rename_buffer(user, notes)
     choose_variant(user, notes)
     if get_key(user, "policy.divide") is True and get_key(user, "policy.multi_gpu") is None:
         set_key(user, "policy.multi_gpu", True)
-    _take_module(user)
+    env_id, names = get_key(user, "env.env_id"), get_key(user, "env.import_names", [])
+    if isinstance(env_id, str) and ":" in env_id and isinstance(names, list):  # gymnasium's 'module:Id-v0'
+        module, _, name = env_id.partition(":")
+        set_key(user, "env.env_id", name)
+        set_key(user, "env.import_names", [*names, module])
     _import_modules(user)
     return user, texts, notes
 
@@ -265,15 +261,6 @@ def _apply_overrides(user: dict[str, Any], overrides: Sequence[str]) -> dict[str
         set_key(user, path, sc.plain(value, path))
         texts[path] = text
     return texts
-
-
-def _take_module(user: dict[str, Any]) -> None:
-    """Move the module of gymnasium's notation `env.env_id='module:Id-v0'` to `env.import_names`."""
-    env_id, names = get_key(user, "env.env_id"), get_key(user, "env.import_names", [])
-    if isinstance(env_id, str) and ":" in env_id and isinstance(names, list):
-        module, _, name = env_id.partition(":")
-        set_key(user, "env.env_id", name)
-        set_key(user, "env.import_names", [*names, module])
 
 
 def _import_modules(user: dict[str, Any]) -> None:

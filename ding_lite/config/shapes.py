@@ -15,7 +15,7 @@ import numpy as np
 from easydict import EasyDict
 
 from ding_lite.config import schema as sc
-from ding_lite.config.checks import check_memory, check_observations
+from ding_lite.config.checks import check_memory, has_floats
 from ding_lite.config.compat import given_action_spaces
 from ding_lite.envs.masks import CHOICES, find_mask_space
 from ding_lite.envs.spaces import EnvSpec
@@ -66,8 +66,11 @@ def set_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) -> N
                 f"{given}. Leave it out: it is then set from the environment."
             )
     _check_required(cfg, options, env_spec)
-    if cfg.env.norm_obs.use_norm:
-        check_observations(env_spec.observation_space)
+    if cfg.env.norm_obs.use_norm and not has_floats(env_spec.observation_space):
+        raise ConfigError(
+            f"env.norm_obs=True, but the observations are {env_spec.observation_space}: images of bytes are scaled to "
+            "0..1 by the networks. Set env.norm_obs=False."
+        )
     check_memory(cfg, env_spec.observation_space)
 
 

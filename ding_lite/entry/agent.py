@@ -16,6 +16,7 @@ The user's own environment has to do the first row itself. Shapes: N observation
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -37,7 +38,7 @@ from ding_lite.envs.keys import ENV_DEFAULTS, ENV_KEYS
 from ding_lite.envs.rendering import build_rendered
 from ding_lite.envs.wrappers import TRUE_REWARD
 from ding_lite.policy import Policy
-from ding_lite.results.run import find_checkpoint, find_config
+from ding_lite.results.run import CONFIG, find_checkpoint, find_exp_dir
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.logger import Progress
 from ding_lite.utils.ranks.collectives import get_world_size
@@ -79,7 +80,10 @@ def load(path: str, device: str | None = None) -> Agent:
     except ConfigError as error:
         if not spec_state:
             raise
-        setup = prepare_run(_without_env(pair), overrides=overrides, spec_state=spec_state)
+        main, create = pair  # without what needs the modules of the environment: type, own keys, and wrappers
+        env = {key: value for key, value in main.get("env", {}).items() if key in ENV_KEYS and key != "wrappers"}
+        pair = {**main, "env": env}, {**create, "env": {"type": ENV_DEFAULTS["type"]}}
+        setup = prepare_run(pair, overrides=overrides, spec_state=spec_state)
         return Agent(setup, state, checkpoint, missing=error)
 
 
@@ -239,13 +243,6 @@ class Agent:
             export_policy(policy, setup.spec.observation_space, self._units, path)
 
 
-def _without_env(pair: tuple[dict[str, Any], dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a config pair without what needs the modules of its environment: type, own keys, and wrappers."""
-    main, create = pair
-    env = {key: value for key, value in main.get("env", {}).items() if key in ENV_KEYS and key != "wrappers"}
-    return {**main, "env": env}, {**create, "env": {"type": ENV_DEFAULTS["type"]}}
-
-
 def _greedy(setup: RunSetup) -> RunSetup:
     """Return a setup whose evaluations do not act at random."""
     cfg = copy.deepcopy(setup.cfg)
@@ -295,7 +292,10 @@ def play_episodes(
 
 def find_pair(checkpoint: str, advice: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the config pair of the run that a checkpoint belongs to, and let its modules be found."""
-    return read_saved_run(find_config(checkpoint, advice)).importable_pair()
+    path = os.path.join(find_exp_dir(checkpoint), CONFIG)
+    if not os.path.isfile(path):
+        raise ConfigError(f"'{checkpoint}' is not in the ckpt folder of an experiment: {advice}.")
+    return read_saved_run(path).importable_pair()
 
 
 def evaluate_checkpoint(

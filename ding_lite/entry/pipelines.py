@@ -73,19 +73,18 @@ def find_pipeline(policy_cfg: Mapping[str, Any]) -> Callable[..., Any]:
     return load_pipeline(PIPELINE_OF[POLICY_REGISTRY.find(policy_cfg["type"]).learns_from])
 
 
-def check_pipeline(policy_cfg: Mapping[str, Any], pipeline: str) -> None:
-    """Raise `ConfigError` if a pipeline is not the one that the policy's class names; `policy_cfg` is `cfg.policy`."""
-    right = PIPELINE_OF[POLICY_REGISTRY.find(policy_cfg["type"]).learns_from]
-    if right != pipeline:
-        load_pipeline(right)
+def check_pipeline(cfg: Mapping[str, Any], pipeline: str, trains: str) -> None:
+    """Raise `ConfigError` if a pipeline does not fit a config.
+
+    The policy's class must name the pipeline `trains`, and only some pipelines use a reward model.
+    """
+    policy_type = cfg["policy"]["type"]
+    right = PIPELINE_OF[POLICY_REGISTRY.find(policy_type).learns_from]
+    if right != trains:
         raise ConfigError(
-            f"Policy '{policy_cfg['type']}' learns {PIPELINES[right].learns}: use {right}(...), or on the command line "
+            f"Policy '{policy_type}' learns {PIPELINES[right].learns}: use {right}(...), or on the command line "
             f"-m {PIPELINES[right].mode}, which is also the default."
         )
-
-
-def check_reward_model(cfg: Mapping[str, Any], pipeline: str) -> None:
-    """Raise `ConfigError` if the config has a reward model and the pipeline does not use one."""
     if "reward_model" in cfg and not PIPELINES[pipeline].relabels:
         places = " and ".join(name for name, each in PIPELINES.items() if each.relabels)
         raise ConfigError(
@@ -93,15 +92,11 @@ def check_reward_model(cfg: Mapping[str, Any], pipeline: str) -> None:
         )
 
 
-def refuse_normalization(cfg: Mapping[str, Any], what: str, reason: str) -> None:
-    """Raise `ConfigError` if the config normalises observations or rewards, which `what` cannot do for a `reason`."""
+def refuse_options(cfg: Mapping[str, Any], what: str, reason: str) -> None:
+    """Raise `ConfigError` if the config has actors, or normalises, which `what` cannot do for a `reason`."""
     for key in ("norm_obs", "norm_reward"):
         if cfg["env"][key]["use_norm"]:
             raise ConfigError(f"env.{key}=True does not work with {what}: {reason}. Set env.{key}=False.")
-
-
-def refuse_actors(cfg: Mapping[str, Any], what: str) -> None:
-    """Raise `ConfigError` if the config has actors, which `what` does not start."""
     if cfg["policy"]["collect"]["actors"]:
         raise ConfigError(
             f"policy.collect.actors={cfg['policy']['collect']['actors']} does not work with {what}, only with "

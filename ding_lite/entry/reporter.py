@@ -119,8 +119,16 @@ class RunReporter(AbstractContextManager[Any]):
 
         `values` are the learner's figures by name, `data` are the source's by tag.
         """
-        tagged = {f"train/{key}": value for key, value in values.items()}
-        tagged |= {**data, **self._take_collected()}
+        tagged = {**{f"train/{key}": value for key, value in values.items()}, **data}
+        sums, self._collected = self._collected, Counter()
+        if sums["duration"]:
+            tagged["collect/env_step_per_second"] = sums["env_step"] / sums["duration"]
+        if sums["episode"]:
+            tagged["collect/return_mean"] = sums["return"] / sums["episode"]
+            tagged["collect/length_mean"] = sums["length"] / sums["episode"]
+        for name in (f"info/{key}" for key in self.cfg.env.info_keys):
+            if count := sums[f"{name}/episodes"]:
+                tagged[f"collect/{name}"] = sums[name] / count
         self.figures(tagged, counts)
 
     def check(self, values: Mapping[str, float], alarms: Mapping[str, tuple[float, str]]) -> None:
@@ -141,19 +149,6 @@ class RunReporter(AbstractContextManager[Any]):
             raise UserError(f"'{taken}' is the name of a count: give your figure another one, such as 'mine/{taken}'.")
         self._logger.scalars(dict(values), counts["envstep"], counts["train_iter"], self.seconds())
         self._after_log(values)
-
-    def _take_collected(self) -> dict[str, float]:
-        sums, self._collected = self._collected, Counter()
-        values = {}
-        if sums["duration"]:
-            values["collect/env_step_per_second"] = sums["env_step"] / sums["duration"]
-        if sums["episode"]:
-            values["collect/return_mean"] = sums["return"] / sums["episode"]
-            values["collect/length_mean"] = sums["length"] / sums["episode"]
-        for name in (f"info/{key}" for key in self.cfg.env.info_keys):
-            if count := sums[f"{name}/episodes"]:
-                values[f"collect/{name}"] = sums[name] / count
-        return values
 
     def evaluating(self, episodes: int, steps: int, still: bool) -> None:
         """Show the progress of an evaluation, see `Evaluator`."""

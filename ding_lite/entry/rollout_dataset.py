@@ -13,7 +13,7 @@ import importlib
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from multiprocessing import reduction
 from typing import Any, NamedTuple
 
@@ -25,10 +25,10 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from ding_lite.config import compile_config, set_shapes
 from ding_lite.config.compat import SCHEDULERS
-from ding_lite.entry.pipelines import refuse_actors, refuse_normalization
+from ding_lite.entry.pipelines import refuse_options
 from ding_lite.envs import check_env, create_vector_env, derive_seeds
 from ding_lite.policy import Policy
-from ding_lite.utils.key import declared_keys, get_key
+from ding_lite.utils.key import get_key
 from ding_lite.utils.ranks.collectives import alone, get_rank, get_world_size
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest
 from ding_lite.utils.schedule import find_schedules
@@ -101,13 +101,12 @@ class RolloutDataset(IterableDataset[Any]):
         self.unit = unit
         if "reward_model" in cfg:
             raise ConfigError("RolloutDataset does not use a reward model: leave create_config.reward_model out.")
-        refuse_actors(cfg, "RolloutDataset")
-        refuse_normalization(cfg, "RolloutDataset", "each loader worker sees only what it plays itself")
+        refuse_options(cfg, "RolloutDataset", "each loader worker sees only what it plays itself")
         _check(cfg.policy, unit)
         spec = check_env(cfg.env)
         set_shapes(cfg, spec, model is not None)
         self._frame_stack, self._place = spec.frame_stack, Place()
-        with _OwnState(derive_seeds(cfg.seed, "model", n=1)[0]):
+        with _own_state(derive_seeds(cfg.seed, "model", n=1)[0], {}):
             fields = ("collect", "eval")
             self.policy: Policy = POLICY_REGISTRY.find(cfg.policy.type)(cfg.policy, model, fields)
         self._published = SharedModule(self.policy.model)
@@ -143,8 +142,7 @@ class RolloutDataset(IterableDataset[Any]):
     def __iter__(self) -> Iterator[dict[str, Any]]:
         place = self._find_place()
         self._iterations[place.worker] += 1
-        own = _OwnState(derive_seeds(self.cfg.seed, *place.path, "policy", n=1)[0])
-        items = _within(own, self._play(place))
+        items = _within(derive_seeds(self.cfg.seed, *place.path, "policy", n=1)[0], self._play(place))
         return map(Sample, _unstacked(items) if self.unit == "transition" else items)
 
     def _play(self, place: Place) -> Iterator[dict[str, Any]]:
@@ -235,36 +233,35 @@ def _unpack(packed: dict[str, Any]) -> Sample:
     return Sample(tree_map(torch.as_tensor, packed))
 
 
-class _OwnState(AbstractContextManager[Any]):
-    """A context with separate random states, in which this process counts as the only one."""
+@contextmanager
+def _own_state(seed: int, state: dict[str, Any]) -> Iterator[None]:
+    """Return a context manager with separate random states, in which this process counts as the only one.
 
-    def __init__(self, seed: int) -> None:
-        self._seed, self._state = seed, dict[str, Any]()
-        self._outer, self._alone = dict[str, Any](), ExitStack()
-
-    def __enter__(self) -> None:
-        self._alone.enter_context(alone())
-        self._outer = random_state()
-        if self._state:
-            set_random_state(self._state)
+    `state` is empty for the first context, which is seeded. At the end it holds the states for the next one.
+    """
+    outer = random_state()
+    with alone():
+        if state:
+            set_random_state(state)
         else:
-            set_seed(self._seed)
+            set_seed(seed)
+        try:
+            yield
+        finally:
+            state.update(random_state())
+            set_random_state(outer)
 
-    def __exit__(self, *error: object) -> None:
-        self._state = random_state()
-        set_random_state(self._outer)
-        self._alone.close()
 
-
-def _within(own: _OwnState, items: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield items without end, which are created and finally closed within `own`."""
+def _within(seed: int, items: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield items without end, which are created and finally closed with random states of their own."""
+    state: dict[str, Any] = {}
     try:
         while True:
-            with own:
+            with _own_state(seed, state):
                 item = next(items)
             yield item
     finally:
-        with own:
+        with _own_state(seed, state):
             items.close()  # type: ignore[attr-defined]  # it is a generator
 
 
@@ -285,7 +282,7 @@ def _check(policy: EasyDict, unit: str) -> None:
     """Raise `ConfigError` if this policy does not allow items of this unit."""
     if unit not in UNITS:
         raise ConfigError(f"RolloutDataset: expected unit to be one of {UNITS}, got '{unit}'.{closest(unit, UNITS)}")
-    for path, schedule in find_schedules(policy, declared_keys(POLICY_REGISTRY.find(policy.type))).items():
+    for path, schedule in find_schedules(policy, POLICY_REGISTRY.find(policy.type)).items():
         if not (path.startswith("collect.") and schedule.by == "env_step"):
             names = [f"policy.{path}", *(key for key, (_, number) in SCHEDULERS.items() if number == f"policy.{path}")]
             raise ConfigError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -133,18 +133,15 @@ class BatchFeed(NoEnvironments):
                 break
         else:
             self._rest = None
-        self._agree(count, time.perf_counter() - start)
-
-    def _tick(self) -> None:
-        now = time.perf_counter()
-        self._seconds, self._begin = self._seconds + now - self._begin, now
-
-    def _agree(self, count: int, seconds: float) -> None:
-        total = allreduce_data({"interrupt": int(self._interrupt()), "seconds": seconds})
+        total = allreduce_data({"interrupt": int(self._interrupt()), "seconds": time.perf_counter() - start})
         self.interrupted = total["interrupt"] > 0
         if count:
             pace = total["seconds"] / get_world_size() / count
             self._until_agreed = max(1, min(int(AGREE_PERIOD / max(pace, 1e-9)), 2 * self._until_agreed))
+
+    def _tick(self) -> None:
+        now = time.perf_counter()
+        self._seconds, self._begin = self._seconds + now - self._begin, now
 
     def take_figures(self) -> dict[str, float]:
         """Return `epoch`, and `wait_share`: the share of time since the last call spent waiting for data."""
@@ -222,7 +219,11 @@ def _read(cfg: EasyDict, spec: EnvSpec) -> OfflineDataset:
         ignore_done=policy.learn.ignore_done,
         action_units=policy.collect.action_units,
     )
-    check_columns(policy_cls, policy, dataset.columns)
+    if "next_obs" in policy_cls.required_columns and policy.learn.ignore_done and "next_obs" not in dataset.columns:
+        raise ConfigError(
+            "policy.learn.ignore_done=True bootstraps from the observation after a terminal step, but the data set "
+            f"'{policy.collect.data_path}' has no column next_obs: add it, or set ignore_done=False."
+        )
     assert spec.env_action_space is not None
     dataset.fit(spec.observation_space, ActionUnits(spec.env_action_space, cfg.env.act_scale))
     share, batch_size = len(dataset) // get_world_size(), policy.learn.batch_size
@@ -232,12 +233,3 @@ def _read(cfg: EasyDict, spec: EnvSpec) -> OfflineDataset:
             f"{len(dataset)} transitions: lower it, or record more."
         )
     return dataset
-
-
-def check_columns(policy_cls: type[Policy], policy: EasyDict, columns: Container[str]) -> None:
-    """Raise `ConfigError` if a data set lacks a column that the config of the policy, `cfg.policy`, needs."""
-    if "next_obs" in policy_cls.required_columns and policy.learn.ignore_done and "next_obs" not in columns:
-        raise ConfigError(
-            "policy.learn.ignore_done=True bootstraps from the observation after a terminal step, but the data set "
-            f"'{policy.collect.data_path}' has no column next_obs: add it, or set ignore_done=False."
-        )

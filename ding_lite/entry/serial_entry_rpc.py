@@ -28,12 +28,11 @@ from torch.futures import Future
 
 from ding_lite.entry.callbacks import Callback
 from ding_lite.entry.experiment import Experiment, NoEnvironments, Source
-from ding_lite.entry.pipelines import refuse_actors, refuse_normalization
+from ding_lite.entry.pipelines import refuse_options
 from ding_lite.entry.setup import RunSetup, policy_process, prepare_run
 from ding_lite.entry.summary import describe_collecting, describe_updates
 from ding_lite.envs import derive_seeds
 from ding_lite.policy import Policy
-from ding_lite.utils.key import declared_keys
 from ding_lite.utils.ranks.collectives import alone, get_rank, get_world_size
 from ding_lite.utils.ranks.heartbeat import InterruptGuard, heartbeat, waiting
 from ding_lite.utils.ranks.launch_environment import read_seconds
@@ -294,8 +293,7 @@ def serial_pipeline_rpc(
             "out."
         )
     _check_schedules(setup.cfg.policy)
-    refuse_actors(setup.cfg, "serial_pipeline_rpc")
-    refuse_normalization(setup.cfg, "serial_pipeline_rpc", "no process sees the observations of all observers")
+    refuse_options(setup.cfg, "serial_pipeline_rpc", "no process sees the observations of all observers")
     rank = get_rank()
     with alone():  # from here on every rank counts as rank 0 of one process
         if rank == AGENT:
@@ -306,7 +304,7 @@ def serial_pipeline_rpc(
 
 def _check_schedules(policy: EasyDict) -> None:
     """Raise `ConfigError` if a number that observers may use changes with a count that they do not know."""
-    for path, schedule in find_schedules(policy, declared_keys(POLICY_REGISTRY.find(policy.type))).items():
+    for path, schedule in find_schedules(policy, POLICY_REGISTRY.find(policy.type)).items():
         if not path.startswith(("learn.", "eval.")) and schedule.by != "env_step":
             raise ConfigError(
                 f"policy.{path}.by: expected 'env_step', got '{schedule.by}', because the observers of "

@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 from ding_lite.config import compile_config, set_shapes
 from ding_lite.config.shapes import divide, share, total
-from ding_lite.entry.pipelines import check_pipeline, check_reward_model
+from ding_lite.entry.pipelines import check_pipeline
 from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
 from ding_lite.envs.spaces import load_spec
 from ding_lite.policy import Policy
@@ -104,19 +104,16 @@ class RunSetup:
     def create_policy(self, fields: tuple[str, ...] = FIELDS) -> Policy:
         """Build the policy, see `policy_process`, which seeds and prepares the process first."""
         built: Policy = POLICY_REGISTRY.find(self.cfg.policy.type)(self.cfg.policy, self.model, fields)
-        built.normalizer = self._create_normalizer().to(built.device)
-        if built.learns_from == "replay":
-            built.weigh(self.cfg.policy.learn.batch_size * get_world_size() / self.total("policy.learn.batch_size"))
-        check_model(built, self.spec, fields)
-        return built
-
-    def _create_normalizer(self) -> Normalizer:
         env, discount = self.cfg.env, None
         if env.norm_reward.use_norm:
             discount = env.norm_reward.reward_discount
             discount = self.cfg.policy.discount_factor if discount is None else discount
         space = self.spec.observation_space if env.norm_obs.use_norm else None
-        return Normalizer(space, discount, env.norm_reward.get("clip"))
+        built.normalizer = Normalizer(space, discount, env.norm_reward.get("clip")).to(built.device)
+        if built.learns_from == "replay":
+            built.weigh(self.cfg.policy.learn.batch_size * get_world_size() / self.total("policy.learn.batch_size"))
+        check_model(built, self.spec, fields)
+        return built
 
     def create_reward_model(self, policy: Policy) -> RewardModel | None:
         """Build the reward model of a policy, if the config has one; a collective call.
@@ -142,17 +139,6 @@ class RunSetup:
         builders = self.builders[0] and self.builders[0][:num_envs]
         return self._create_env(stack, num_envs, training, local_world_size=get_local_world_size(), builders=builders)
 
-    def create_eval_env(self, stack: ExitStack) -> Any:
-        """Build the vector environment of the evaluator, `env.evaluator_env_num` environments; `stack` closes it.
-
-        It may use all cores of the machine, because the other ranks wait during an evaluation. The first environment
-        records videos if `env.replay_path` says so.
-        """
-        env = self.cfg.env
-        return self._create_env(
-            stack, env.evaluator_env_num, False, builders=self.builders[1], replay_path=env.replay_path
-        )
-
     def create_collector(
         self, player: Player, rank: int, interrupt: Callable[[], bool], stack: ExitStack
     ) -> SampleCollector:
@@ -175,9 +161,12 @@ class RunSetup:
         stack: ExitStack,
     ) -> Evaluator:
         """Build the evaluator. It plays on rank 0, which alone gets environments, and sends the result to all ranks."""
-        cfg = self.cfg
+        cfg, env = self.cfg, None
+        if get_rank() == 0:  # its environments may use all cores of the machine, because the other ranks wait
+            options = {"builders": self.builders[1], "replay_path": cfg.env.replay_path}
+            env = self._create_env(stack, cfg.env.evaluator_env_num, False, **options)
         return Evaluator(
-            self.create_eval_env(stack) if get_rank() == 0 else None,
+            env,
             policy,
             cfg.env.n_evaluator_episode,
             cfg.policy.eval.evaluator.eval_freq,
@@ -244,8 +233,7 @@ def prepare_run(
         device = "cuda" if cfg.policy.cuda and torch.cuda.is_available() else "cpu"
         check_same_config(cfg, **limits, device=device)
     if pipeline:
-        check_pipeline(cfg.policy, trains or pipeline)
-        check_reward_model(cfg, pipeline)
+        check_pipeline(cfg, pipeline, trains or pipeline)
         if cfg.tracker.type is not None:
             TRACKER_REGISTRY.find(cfg.tracker.type).check_installed()
             fill_in(cfg.tracker.options)  # a missing variable is an error before the run starts
@@ -256,7 +244,12 @@ def prepare_run(
         streams = share(len(builders[0]), get_rank(), get_world_size())
         builders = (builders[0][streams.start : streams.stop], builders[1])
     setup = RunSetup(own, spec, model, limits, builders, pipeline, whole=cfg)
-    _check_random_steps(setup)
+    size, limit = setup.first_steps(), limits.get("max_env_step", math.inf)
+    if size and size >= limit:
+        raise ConfigError(
+            f"max_env_step={limit} ends the run before it learns anything: it begins with {size} env steps of all "
+            "ranks. Raise the limit, or lower policy.random_collect_size."
+        )
     return setup
 
 
@@ -276,16 +269,6 @@ def _refuse_arguments() -> None:
     if frame is not None and frame.f_code.co_name == "<module>" and not reads:
         name, given = os.path.relpath(path), shlex.join(words)
         raise SystemExit(f"{name} reads no arguments, got {given}: run ding_lite -c {name} {given}")
-
-
-def _check_random_steps(setup: RunSetup) -> None:
-    """Raise `ConfigError` if the random steps before learning reach the run's limit."""
-    size, limit = setup.first_steps(), setup.limits.get("max_env_step", math.inf)
-    if size and size >= limit:
-        raise ConfigError(
-            f"max_env_step={limit} ends the run before it learns anything: it begins with {size} env steps of all "
-            "ranks. Raise the limit, or lower policy.random_collect_size."
-        )
 
 
 def _build_own(env_fn: Callable[[Any], Any], own: Any, _: EasyDict) -> Any:
@@ -310,21 +293,19 @@ def check_same_config(cfg: Mapping[str, Any], **limits: Any) -> None:
         return
     values = {key: repr(value) for key, value in dotted_items({**cfg, **limits}) if key not in MAY_DIFFER}
     digest = hashlib.sha256(repr(sorted(values.items())).encode()).digest()
-    if len(set(all_gather_object(digest))) > 1:
-        raise UserError(_describe_differences(all_gather_object(values)))
-
-
-def _describe_differences(configs: list[dict[str, str]]) -> str:
-    """Return one line with the keys that differ and each rank's values; keys that explain other differences first."""
+    if len(set(all_gather_object(digest))) == 1:
+        return
+    configs = all_gather_object(values)
     keys = set().union(*configs)
     differing = [key for key in keys if len({config.get(key) for config in configs}) > 1]
     one_sided = {key for key in differing if not all(key in config for config in configs)}
+    # Keys that explain other differences come first.
     differing.sort(key=lambda key: (key in one_sided, not key.endswith(".type"), key.count("."), key))
     texts = [
         f"{key} is {describe_values([_shorten(config.get(key, UNSET)) for config in configs])}" for key in differing
     ]
     more = f"; {len(texts) - SHOWN_KEYS} more" if len(texts) > SHOWN_KEYS else ""
-    return (
+    raise UserError(
         f"Ranks disagree on the config: {'; '.join(texts[:SHOWN_KEYS])}{more}. Start every rank with the same config "
         "file and options."
     )

@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -120,7 +120,13 @@ def list_runs(directories: Iterable[Path], root: Path) -> Table:
 
 def size_of(paths: Iterable[Path]) -> int:
     """Return the bytes of files and of all files below directories; a file with two names counts once."""
-    sizes = {(status.st_dev, status.st_ino): status.st_size for path in paths for status in _statuses(path)}
+    sizes = dict[tuple[int, int], int]()
+    for path in paths:
+        inside = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
+        for file in inside if path.is_dir() else (path,):
+            with suppress(FileNotFoundError):  # an active run renames its files
+                status = file.lstat()
+                sizes[status.st_dev, status.st_ino] = status.st_size
     return sum(sizes.values())
 
 
@@ -144,12 +150,3 @@ def _cells(path: Path, root: Path) -> list[str]:
     except UserError:
         return [name, run.algorithm, run.env, "metrics damaged", "-", "-", size]
     return [name, run.algorithm, run.env, run.ending, show_number(best), f"{run.result.get('envstep', steps):,}", size]
-
-
-def _statuses(path: Path) -> Iterator[os.stat_result]:
-    files = [Path(folder, name) for folder, _, names in os.walk(path) for name in names] if path.is_dir() else [path]
-    for file in files:
-        try:
-            yield file.lstat()
-        except FileNotFoundError:  # an active run renames its files
-            continue

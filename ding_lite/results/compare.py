@@ -83,7 +83,13 @@ def compare_groups(
     rows, references = [], {}
     for env in dict.fromkeys(group.env for group in groups):
         inside = [group for group in groups if group.env == env]
-        reference = _find_reference(inside, against)
+        names = [group.name for group in inside]
+        if against is not None and against not in names:
+            raise UserError(
+                f"--against {against}: {env} has no such group, so its runs do not compare.{closest(against, names)} "
+                f"It has: {_quoted(names)}."
+            )
+        reference = inside[0] if against is None else inside[names.index(against)]
         references[env] = reference.name
         limit = _find_stop_value(inside) if threshold is None else threshold
         rows += [_row(group, reference, limit, average, last) for group in inside]
@@ -228,16 +234,6 @@ def _first_crossing(run: Run, threshold: float | None) -> tuple[float, float]:
     if not len(places):
         return math.inf, math.inf
     return float(steps[places[0]]), float(run.column(RETURN, "seconds")[0][places[0]])
-
-
-def _find_reference(groups: Sequence[Group], against: str | None) -> Group:
-    names = [group.name for group in groups]
-    if against is not None and against not in names:
-        raise UserError(
-            f"--against {against}: {groups[0].env} has no such group, so its runs do not compare."
-            f"{closest(against, names)} It has: {_quoted(names)}."
-        )
-    return groups[0] if against is None else groups[names.index(against)]
 
 
 def _find_stop_value(groups: Sequence[Group]) -> float | None:

@@ -212,14 +212,6 @@ def find_checkpoint(path: str) -> str:
     )
 
 
-def find_config(checkpoint: str, advice: str) -> str:
-    """Return the path of the config of a checkpoint's run; `advice` ends the message if there is none."""
-    path = os.path.join(find_exp_dir(checkpoint), "total_config.py")
-    if not os.path.isfile(path):
-        raise ConfigError(f"'{checkpoint}' is not in the ckpt folder of an experiment: {advice}.")
-    return path
-
-
 def find_exp_dir(checkpoint: str) -> str:
     """Return the experiment directory of a checkpoint that lies in its ckpt folder."""
     return os.path.dirname(os.path.dirname(os.path.abspath(checkpoint)))
@@ -277,7 +269,12 @@ def read_origins(directory: str | Path) -> list[dict[str, Any]]:
 
 def describe_origin() -> dict[str, Any]:
     """Return facts about this process that a reader of its results may want to know."""
-    commit, changed = _read_git()
+    env, commit, changed = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}, None, None
+    with suppress(OSError, subprocess.SubprocessError):  # without git
+        done = subprocess.run(GIT, env=env, capture_output=True, text=True, timeout=GIT_TIMEOUT, check=True)
+        if found := re.search(r"^# branch.oid (\w+)", done.stdout, re.MULTILINE):
+            commit = found[1]
+        changed = sum(not line.startswith("#") for line in done.stdout.splitlines())
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "command": hide_passwords(shlex.join(sys.orig_argv)),
@@ -296,17 +293,6 @@ def describe_origin() -> dict[str, Any]:
 def library_versions() -> dict[str, str]:
     """Return the versions of the installed libraries that results depend on, by their names."""
     return {name: version for name in LIBRARIES if (version := _version(name))}
-
-
-def _read_git() -> tuple[str | None, int | None]:
-    """Return the commit of the current directory, and its number of changed files; None without git."""
-    env = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
-    try:
-        done = subprocess.run(GIT, env=env, capture_output=True, text=True, timeout=GIT_TIMEOUT, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None, None
-    commit = re.search(r"^# branch.oid (\w+)", done.stdout, re.MULTILINE)
-    return commit and commit[1], sum(not line.startswith("#") for line in done.stdout.splitlines())
 
 
 def _read_processor() -> str:

@@ -106,7 +106,9 @@ class Key:
         """Return what was expected and what was given, for a message; empty if the value is allowed."""
         if self.choices:
             allowed = any(value == choice and type(value) is type(choice) for choice in self.choices)
-            return "" if allowed else f" must be {self._name_choices()}, got {show_value(value)}"
+            *first, last = [repr(choice) for choice in sorted(self.choices, key=lambda choice: choice is None)]
+            names = f"{', '.join(first)} or {last}" if first else last
+            return "" if allowed else f" must be {names}, got {show_value(value)}"
         if not matches(value, self.hint):
             meant = next((word for word in WORDS if value == word.lower() and matches(WORDS[word], self.hint)), "")
             return f": expected {describe(self.hint)}, got {show(value)}" + f": write {meant}" * bool(meant)
@@ -114,10 +116,6 @@ class Key:
             if isinstance(item, int | float) and not isinstance(item, bool) and not self._contains(item):
                 return f": expected {self._describe_range(item)}, got {item!r}"
         return ""
-
-    def _name_choices(self) -> str:
-        *first, last = [repr(choice) for choice in sorted(self.choices, key=lambda choice: choice is None)]
-        return f"{', '.join(first)} or {last}" if first else last
 
     def _limit(self) -> float:
         """Return the largest allowed number."""

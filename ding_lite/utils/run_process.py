@@ -215,16 +215,12 @@ class SubmittedRun:
     def status(self) -> int | None:
         saves = os.path.isdir(self._directory) and is_active(self._directory)  # if it was cancelled
         if self._end is None and self._job.done(force_check=bool(self._signum)) and not saves:
-            self._end = (128 + self._signum, "") if self._signum else self._read_end()
+            try:  # of the task that failed, or else of the first
+                results = [(128 + self._signum, "")] if self._signum else self._job.results()
+                self._end = max(results, key=lambda result: bool(result[0]))
+            except RuntimeError as error:  # the job left no result; the message ends with its log
+                self._end = 1, str(error).strip().splitlines()[-1]
         return self._end[0] if self._end else None
-
-    def _read_end(self) -> tuple[int, str]:
-        """Return status and last line of the task that failed, or else of the first."""
-        try:
-            results: list[tuple[int, str]] = self._job.results()
-        except RuntimeError as error:  # the job left no result; the message ends with its log
-            return 1, str(error).strip().splitlines()[-1]
-        return max(results, key=lambda result: bool(result[0]))
 
     def send_signal(self, signum: int) -> None:
         """Cancel the job, unless it has ended; its run saves a checkpoint."""

@@ -34,7 +34,7 @@ from typing import Any
 
 from easydict import EasyDict
 
-from ding_lite.utils.key import SECTIONS, Key, declared_keys, get_key, is_schedule, set_key, why_constant
+from ding_lite.utils.key import SECTIONS, declared_keys, get_key, is_schedule, set_key, why_constant
 
 # Beginnings of the keys that losses do not read.
 OUTSIDE_LOSSES = (
@@ -60,7 +60,12 @@ class Schedule:
     def at(self, count: int) -> float:
         """Return the number at a count, which is at least 0."""
         if self.type == "piecewise":
-            return self._between_points(count)
+            counts, numbers = zip(*self.points, strict=True)
+            after = bisect.bisect_right(counts, count)
+            if after in (0, len(counts)):
+                return float(numbers[max(after - 1, 0)])
+            start, end, x = numbers[after - 1], numbers[after], count - counts[after - 1]
+            return float(start + (end - start) * x / (counts[after] - counts[after - 1]))
         start, end, x = self.start, self.end, count / self.over
         if self.type == "exp":
             return end + (start - end) * math.exp(-x)
@@ -70,14 +75,6 @@ class Schedule:
             return float(start * (end / start) ** x)
         share = (1.0 - math.cos(math.pi * x)) / 2.0 if self.type == "cosine" else x
         return float(start + (end - start) * share)
-
-    def _between_points(self, count: int) -> float:
-        counts, numbers = zip(*self.points, strict=True)
-        after = bisect.bisect_right(counts, count)
-        if after in (0, len(counts)):
-            return float(numbers[max(after - 1, 0)])
-        start, end = numbers[after - 1], numbers[after]
-        return float(start + (end - start) * (count - counts[after - 1]) / (counts[after] - counts[after - 1]))
 
     @property
     def numbers(self) -> list[Any]:
@@ -106,8 +103,9 @@ def current_number(number: float) -> float:
     return number.current() if isinstance(number, Scheduled) else number
 
 
-def find_schedules(policy: Mapping[str, Any], keys: Mapping[str, Key]) -> dict[str, Schedule]:
+def find_schedules(policy: Mapping[str, Any], policy_cls: type) -> dict[str, Schedule]:
     """Return the schedules of a compiled `cfg.policy` by the dotted names of their keys, without 'policy.'."""
+    keys = declared_keys(policy_cls)
     values = {path: get_key(policy, path) for path, key in keys.items() if not why_constant(f"policy.{path}", key)}
     return {
         path: Schedule(**value) for path, value in values.items() if is_schedule(f"policy.{path}", keys[path], value)
@@ -140,7 +138,7 @@ class Schedules:
         create_input: Callable[[float], Any] = float,
         create_figure: Callable[[float], Any] = float,
     ) -> None:
-        self._schedules = find_schedules(cfg, declared_keys(policy_cls))
+        self._schedules = find_schedules(cfg, policy_cls)
         self._counts = {"env_step": 0, "iteration": 0, "collect": -1}  # -1: no collect has begun
         self.figures: dict[str, Any] = {}
         self._create_figure = create_figure

@@ -289,7 +289,7 @@ SCHEDULE = "{'type': 'linear', 'start': 0.1, 'end': 0.01, 'over': 100, 'by': '%s
 )
 def test_numbers_that_a_compiled_loss_does_not_read_may_change(path: str) -> None:
     cfg = make_cfg("compile=True", "learn.grad_clip_type=clip_value", f"{path}={SCHEDULE % 'iteration'}")
-    assert find_schedules(cfg, declared_keys(DQNPolicy))[path].start == 0.1
+    assert find_schedules(cfg, DQNPolicy)[path].start == 0.1
 
 
 @pytest.mark.parametrize(

@@ -44,22 +44,17 @@ def atomic_file(path: str) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-        _sync_directory(os.path.dirname(path))  # the name itself
+        directory = os.open(os.path.dirname(path), os.O_RDONLY)
+        try:
+            os.fsync(directory)  # the name itself
+        except OSError as error:
+            if error.errno not in FSYNC_UNSUPPORTED:
+                raise
+        finally:
+            os.close(directory)
     finally:
         with suppress(OSError):
             os.unlink(temporary)
-
-
-def _sync_directory(path: str) -> None:
-    """Write a directory's names to disk, where the file system can do so on demand."""
-    directory = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    except OSError as error:
-        if error.errno not in FSYNC_UNSUPPORTED:
-            raise
-    finally:
-        os.close(directory)
 
 
 def save_checkpoint(path: str, state: dict[str, Any], record: dict[str, Any] | None = None) -> str:
@@ -140,17 +135,13 @@ def read_checkpoint(
                 raise CheckpointError("it is not the file that was saved under this name, or it is damaged")
             if damaged := archive.testzip():  # torch itself does not compare checksums
                 raise CheckpointError(f"the checksum of its part '{damaged}' is wrong, the file is damaged")
-            payload = torch.load(_name_of(file), map_location=map_location, weights_only=True, mmap=mmap)
+            own = f"/proc/self/fd/{file.fileno()}"  # on Linux a name that stays valid when `path` is renamed or removed
+            name = own if os.path.exists(own) else path
+            payload = torch.load(name, map_location=map_location, weights_only=True, mmap=mmap)
         _check_header(payload)
     except Exception as error:  # a damaged archive can raise nearly anything; nothing is hidden, all is re-raised
         raise CheckpointError(f"Cannot read checkpoint '{path}': {_reason(error)}.") from error
     return payload["state"], payload["record"]
-
-
-def _name_of(file: BinaryIO) -> str:
-    """Return a name of an open file; on Linux one that stays valid when `path` is renamed or removed."""
-    own = f"/proc/self/fd/{file.fileno()}"
-    return own if os.path.exists(own) else file.name
 
 
 def _checksum(file: BinaryIO, archive: zipfile.ZipFile) -> str:

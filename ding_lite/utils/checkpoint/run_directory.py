@@ -45,7 +45,10 @@ def open_exp_dir(exp_name: str, resume: bool) -> tuple[str, bool]:
     """
     number, (folder, restarts) = next(_opened), _agent()
     mark = os.path.join(folder, f"exp_dir_{number}")
-    ranks = all_gather_object((socket.gethostname(), folder, restarts, _read_text(mark)))
+    marked = ""
+    with suppress(OSError), open(mark, encoding="utf-8") as file:
+        marked = file.read()
+    ranks = all_gather_object((socket.gethostname(), folder, restarts, marked))
     record = {"agents": _agents(ranks), "run": number}
     known = [path for *_, path in ranks if path]
     path, continues = on_rank_0(lambda: _open(exp_name, resume, record, known))
@@ -232,12 +235,6 @@ def _is_of_this_run(path: str, record: dict[str, Any]) -> bool:
         and isinstance(agents, dict)  # another program may use the file's name
         and any(agent in agents for agent in record["agents"])
     )
-
-
-def _read_text(path: str) -> str:
-    with suppress(OSError), open(path, encoding="utf-8") as file:
-        return file.read()
-    return ""
 
 
 def new_name(exp_name: str) -> str:

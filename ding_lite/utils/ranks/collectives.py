@@ -99,16 +99,11 @@ def broadcast_object_list(objects: list[Any], src: int = 0) -> None:
         objects[:] = machine_group().gather(objects, [src])[0]
         return
     with waiting():
-        _await_others()
+        work = dist.all_reduce(torch.zeros(1, device=_place([])), async_op=True)
+        while not work.is_completed():  # a wait in Python: while torch waits, Python handles no signals
+            time.sleep(POLL)
+        work.wait()
         dist.broadcast_object_list(objects, src=src)
-
-
-def _await_others() -> None:
-    """Wait until all ranks call this, in Python: while torch waits, Python handles no signals."""
-    work = dist.all_reduce(torch.zeros(1, device=_place([])), async_op=True)
-    while not work.is_completed():
-        time.sleep(POLL)
-    work.wait()
 
 
 def all_gather_object(value: Any) -> list[Any]:

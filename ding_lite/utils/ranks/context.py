@@ -88,8 +88,9 @@ class DDPContext:
         self._variables = ExitStack()  # sets environment variables for torch
 
     def __enter__(self) -> DDPContext:
-        if dist.is_initialized():
-            self._watch_own_group()
+        if dist.is_initialized():  # without a store that others reach, only this rank is watched
+            place = None if DDPContext._watched or get_world_size() == 1 else find_meeting_place(self.timeout)
+            self._watch(place and meet(place, self.timeout, first_reports(place.world_size)))
             return self
         launch = read_launch()
         if launch is None:
@@ -139,11 +140,6 @@ class DDPContext:
         store = dist.PrefixStore(f"{meeting.key}/group", meeting.store)
         with waiting():
             dist.init_process_group(backend, None, TORCH_TIMEOUT, launch.world_size, launch.rank, store)
-
-    def _watch_own_group(self) -> None:
-        """Watch the ranks of a group that existed before; without a store that others reach, only this one."""
-        place = None if DDPContext._watched or get_world_size() == 1 else find_meeting_place(self.timeout)
-        self._watch(place and meet(place, self.timeout, first_reports(place.world_size)))
 
     def _watch(self, meeting: Meeting | None) -> None:
         """Start the watchdog; inside another context, the outer one's watchdog is used."""

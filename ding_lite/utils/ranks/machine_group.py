@@ -83,7 +83,9 @@ class MachineGroup:
         self.index, self.machines = self.ranks.index(rank), len(groups)
         self.is_shared_somewhere = len(groups) < dist.get_world_size()
         size = len(self.ranks)
-        leaders = _create_leaders([group[0].rank for group in groups])
+        first_ranks, leaders = [group[0].rank for group in groups], dist.group.WORLD
+        if len(groups) not in (1, dist.get_world_size()):
+            leaders = dist.new_group(first_ranks, backend="gloo")  # inherits the time-out of the whole group
         self._leaders = weakref.ref(leaders) if self.index == 0 else None
         memory = memory if memory is not None else bytearray(size_of(size))
         first = size * LINE * 8
@@ -250,13 +252,6 @@ def describe_ranks() -> str:
 def size_of(size: int) -> int:
     """Return the bytes that a `MachineGroup` of this many ranks needs."""
     return size * (LINE * 8 + 2 * SLOT)
-
-
-def _create_leaders(leaders: list[int]) -> Any:
-    """Return the process group of the first rank of each machine; for other ranks it has no meaning."""
-    if len(leaders) in (1, dist.get_world_size()):
-        return dist.group.WORLD
-    return dist.new_group(leaders, backend="gloo")  # inherits the time-out of the whole group
 
 
 def _share() -> tuple[list[list[Peer]], Any]:

@@ -93,7 +93,7 @@ class Watchdog:
         self._progressed = 0.0  # value of the clock at the last progress
         self._moved = 0.0  # value of the clock when the main thread last made progress, waited, or was not watched
         self._failed = 0.0  # value of the clock when the main thread last was not cleaning up after an error
-        self._seen: tuple[int, str] = (0, "")  # heartbeats and ended waits, and the main thread's bytes
+        self._seen: tuple[int, str] = (0, "")  # heartbeats and ended waits; bytes that the main thread read and wrote
         self._leaving, self._stop = threading.Event(), threading.Event()
         self._main, self._io = threading.get_ident(), Path(f"/proc/self/task/{threading.get_native_id()}/io")
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
@@ -140,29 +140,29 @@ class Watchdog:
             last = now
             self._observe()
             if self._clock - self._moved >= self._timeout + 2 * INTERVAL:
-                self._end_hanging()
+                seconds = self._clock - self._moved
+                what = f"no progress for {seconds:.0f} s in '{progress.stage}' (time-out {self._timeout:g} s)"
+                self._end(what, what)
             if self._clock - self._failed >= CLEANUP_TIMEOUT:
                 self._end_failed(progress.failure)
-            if self._others_are_lost():
+            cause = self._meeting is not None and (self._look() or self._waits_in_vain())
+            if cause and not self._stop.is_set():
+                self._end_lost(cause)
                 return
 
     def _observe(self) -> None:
         """Find out whether the main thread has made progress."""
-        waits = waiting().depth > 0
-        seen = (progress.count + waiting().ended, self._seen[1] if waits else self._read_io())
+        waits, io = waiting().depth > 0, self._seen[1]
+        if not waits:
+            with suppress(OSError):  # the system counts no bytes
+                io = self._io.read_text()
+        seen = progress.count + waiting().ended, io
         if seen != self._seen:
             self._seen, self._progressed = seen, self._clock
         if self._progressed == self._clock or waits or not progress.stage or self._leaving.is_set():
             self._moved = self._clock
         if progress.failure is None or self._leaving.is_set():
             self._failed = self._clock
-
-    def _read_io(self) -> str:
-        """Return counts of the bytes that the main thread has read and written; empty if the system counts none."""
-        try:
-            return self._io.read_text()
-        except OSError:
-            return ""
 
     def _end_failed(self, error: BaseException | None) -> None:
         """End the process, whose clean-up after an error blocks."""
@@ -171,25 +171,12 @@ class Watchdog:
         why = f"{trace}Cleaning up after this error takes more than {CLEANUP_TIMEOUT:g} s"
         self._end(why, f"failed: {what}")
 
-    def _end_hanging(self) -> None:
-        seconds = self._clock - self._moved
-        what = f"no progress for {seconds:.0f} s in '{progress.stage}' (time-out {self._timeout:g} s)"
-        self._end(what, what)
-
     def _end(self, why: str, cause: str) -> None:
         """Print why and where the main thread hangs, record the cause, and end the process."""
         stack = "".join(traceback.format_stack(sys._current_frames()[self._main]))
         self._say(f"{why}; ended. It hangs here:\n{stack}")
         self._tell_end(cause)
         os._exit(1)
-
-    def _others_are_lost(self) -> bool:
-        """Check the other ranks; return True if one is lost and this process ends."""
-        cause = self._meeting is not None and (self._look() or self._waits_in_vain())
-        if not cause or self._stop.is_set():
-            return False
-        self._end_lost(cause)
-        return True
 
     def _waits_in_vain(self) -> str:
         """Return for whom this rank waits if no rank has made progress for the time-out; a hanging rank ends first."""
