@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.policy import Policy
-from tests.policy.helpers import build_policy
+from tests.policy.helpers import Formula, build_policy
 
 KINDS = ("td3_bc", "iql", "cql")  # offline
 ONLINE = ("sac", "redq", "tqc", "ddpg", "td3", "d4pg")
@@ -34,29 +34,22 @@ def make_batch(size: int, seed: int = 0, obs: int = OBS, dim: int = D) -> dict[s
     }
 
 
-class LineActor(nn.Module):
-    """mu(s) = s / 2, alone or with a sigma of 2."""
-
-    def __init__(self, normal: bool) -> None:
-        super().__init__()
-        self.slope, self._normal = nn.Parameter(torch.tensor(0.5)), normal
-
-    def forward(self, obs: Tensor) -> Any:
-        mu = self.slope * obs
-        return {"mu": mu, "sigma": torch.full_like(mu, 2.0)} if self._normal else mu
+def line_actor(normal: bool) -> Formula:
+    """Return mu(s) = s / 2, alone or with a sigma of 2."""
+    return Formula(
+        lambda net, obs: dict(mu=net.slope * obs, sigma=0 * obs + 2) if normal else net.slope * obs, slope=0.5
+    )
 
 
-class LineCritic(nn.Module):
-    """Q_c(s, a) = c a + s for c of 1 and 2; without an action the value 0.4 s."""
+def line_critic() -> Formula:
+    """Return Q_c(s, a) = c a + s for c of 1 and 2; without an action it is the value 0.4 s."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.slope = nn.Parameter(torch.tensor([1.0, 2.0]))
-
-    def forward(self, obs: Tensor, action: Tensor | None = None) -> Tensor:
+    def value(net: Any, obs: Tensor, action: Tensor | None = None) -> Tensor:
         if action is None:
-            return 0.4 * self.slope[:1, None] * obs[..., 0]
-        return torch.stack([slope * action[..., 0] + obs[..., 0] for slope in self.slope])
+            return 0.4 * net.slope[:1, None] * obs[..., 0]
+        return torch.stack([slope * action[..., 0] + obs[..., 0] for slope in net.slope])
+
+    return Formula(value, slope=[1.0, 2.0])
 
 
 class Line(nn.Module):
@@ -64,7 +57,7 @@ class Line(nn.Module):
 
     def __init__(self, normal: bool) -> None:
         super().__init__()
-        self.actor, self.critic, self.value = LineActor(normal), LineCritic(), LineCritic()
+        self.actor, self.critic, self.value = line_actor(normal), line_critic(), line_critic()
 
 
 def line_batch(done: bool = False) -> dict[str, Any]:

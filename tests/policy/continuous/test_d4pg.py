@@ -9,29 +9,19 @@ from torch import Tensor, nn
 
 from ding_lite.model import QACDIST
 from ding_lite.utils import ConfigError
-from tests.policy.continuous.helpers import LineActor, line_batch, losses, make_qac
+from tests.policy.continuous.helpers import line_actor, line_batch, losses, make_qac
+from tests.policy.helpers import Formula
 
 
-class ThreeAtoms(nn.Module):
+def three_atoms(net: Any, obs: Tensor, action: Tensor) -> dict[str, Tensor]:
     """A critic whose logits at the atoms 0, 1 and 2 are 0, a and s, times a parameter of 1."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.tensor(1.0))
-
-    def forward(self, obs: Tensor, action: Tensor) -> dict[str, Tensor]:
-        logit = self.scale * torch.cat([torch.zeros_like(action), action, obs], dim=-1)
-        return {"logit": logit, "q_value": logit.softmax(-1) @ torch.tensor([0.0, 1.0, 2.0])}
-
-
-class Atoms(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.actor, self.critic = LineActor(normal=False), ThreeAtoms()
+    logit = net.scale * torch.cat([torch.zeros_like(action), action, obs], dim=-1)
+    return {"logit": logit, "q_value": logit.softmax(-1) @ torch.tensor([0.0, 1.0, 2.0])}
 
 
 def hand() -> Any:
-    return make_qac("d4pg", "model.v_min=0.0", "model.v_max=2.0", "model.n_atom=3", model=Atoms()), line_batch()
+    model = nn.ModuleDict({"actor": line_actor(normal=False), "critic": Formula(three_atoms, scale=1.0)})
+    return make_qac("d4pg", "model.v_min=0.0", "model.v_max=2.0", "model.n_atom=3", model=model), line_batch()
 
 
 def softmax(*logits: float) -> list[float]:

@@ -11,45 +11,30 @@ from torch import Tensor, nn
 
 from ding_lite.config import compile_config
 from tests.policy.continuous.helpers import losses
-from tests.policy.helpers import build_policy
+from tests.policy.helpers import Formula, build_policy
 
 OBS, K, D = 4, 3, 2
 SHAPE = {"action_type_shape": K, "action_args_shape": D}
 
 
-class LineActor(nn.Module):
+def line_actor(net: Any, obs: Tensor) -> dict[str, Tensor]:
     """x(s) = s / 2; the logits of two types are 0 and -bias."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.slope, self.bias = nn.Parameter(torch.tensor(0.5)), nn.Parameter(torch.tensor(math.log(3.0)))
-
-    def forward(self, obs: Tensor) -> dict[str, Tensor]:
-        logit = torch.cat([torch.zeros_like(obs), -self.bias.expand_as(obs)], dim=-1)
-        return {"action_type": logit, "action_args": self.slope * obs}
+    logit = torch.cat([torch.zeros_like(obs), -net.bias.expand_as(obs)], dim=-1)
+    return {"action_type": logit, "action_args": net.slope * obs}
 
 
-class LineCritic(nn.Module):
+def line_critic(net: Any, obs: Tensor, action: dict[str, Tensor]) -> Tensor:
     """Q(s, p, x) = p_0 (x + 1) + p_1 (2 x - 1) + s."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.slope = nn.Parameter(torch.tensor([1.0, 2.0]))
-
-    def forward(self, obs: Tensor, action: dict[str, Tensor]) -> Tensor:
-        kind, args = action["action_type"], action["action_args"]
-        if not kind.is_floating_point():
-            kind = nn.functional.one_hot(kind, 2).to(args.dtype)
-        values = self.slope * args + torch.tensor([1.0, -1.0])
-        return ((kind * values).sum(-1) + obs[:, 0])[None]
+    kind, args = action["action_type"], action["action_args"]
+    if not kind.is_floating_point():
+        kind = nn.functional.one_hot(kind, 2).to(args.dtype)
+    return ((kind * (net.slope * args + torch.tensor([1.0, -1.0]))).sum(-1) + obs[:, 0])[None]
 
 
-class Line(nn.Module):
-    """One dimension of state and argument, and two types."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.actor, self.critic = LineActor(), LineCritic()
+def line() -> nn.Module:
+    """Return networks of one dimension of state and argument, and two types."""
+    actor = Formula(line_actor, slope=0.5, bias=math.log(3.0))
+    return nn.ModuleDict({"actor": actor, "critic": Formula(line_critic, slope=[1.0, 2.0])})
 
 
 def make_hybrid(kind: str, *overrides: str, model: nn.Module | None = None) -> Any:
@@ -81,7 +66,7 @@ ERRORS = (1.8 + 0.3, -1.0 - 2.2)
 
 
 def test_the_critics_loss_by_hand() -> None:
-    policy = make_paddpg(model=Line())
+    policy = make_paddpg(model=line())
     loss, figures = losses(policy, policy._prepare(hand_batch()))["critic"]
     assert loss.item() == pytest.approx((ERRORS[0] ** 2 + ERRORS[1] ** 2) / 2, rel=1e-5)
     assert figures["priority"].tolist() == pytest.approx([abs(error) for error in ERRORS], rel=1e-5)
@@ -93,14 +78,14 @@ def test_the_critics_loss_by_hand() -> None:
 
 
 def test_the_target_takes_the_most_probable_type_of_the_target_actor() -> None:
-    policy = make_paddpg(model=Line())
+    policy = make_paddpg(model=line())
     policy._target_actor.bias.copy_(torch.tensor(-1.0))  # type 1: Q' = 2 * 0.2 - 1 + 0.4 = -0.2
     _, figures = losses(policy, policy._prepare(hand_batch()))["critic"]
     assert figures["td_error"][0].item() == pytest.approx(1.0 + 0.5 * -0.2 + 0.3, rel=1e-5)
 
 
 def test_target_noise_is_added_to_the_arguments_only() -> None:
-    policy = make_paddpg("learn.noise=True", model=Line())
+    policy = make_paddpg("learn.noise=True", model=line())
     noise = {"target": torch.tensor([[10.0], [0.0]])}  # 0.2 * 10 is clipped to 0.5: x' = 0.7, Q' = 0.7 + 1 + 0.4
     _, figures = losses(policy, policy._prepare(hand_batch(noise=noise)))["critic"]
     assert figures["td_error"][0].item() == pytest.approx(1.0 + 0.5 * 2.1 + 0.3, rel=1e-5)
@@ -109,7 +94,7 @@ def test_target_noise_is_added_to_the_arguments_only() -> None:
 
 
 def test_the_actors_loss_by_hand_reaches_logits_and_arguments() -> None:
-    policy = make_paddpg(model=Line())
+    policy = make_paddpg(model=line())
     loss, _ = losses(policy, hand_batch())["actor"]
     # softmax of 0 and -log 3 is 3/4 and 1/4; with x = s / 2, Q = 3/4 (x + 1) + 1/4 (2 x - 1) + s = 1.625 s + 1/2
     assert loss.item() == pytest.approx(-(1.625 * 0.35 + 0.5), rel=1e-5)

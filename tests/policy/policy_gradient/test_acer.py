@@ -11,32 +11,20 @@ from torch import Tensor, nn
 
 from ding_lite.utils.registry import ConfigError
 from tests.policy.actors import OBS, A
-from tests.policy.helpers import build_policy
+from tests.policy.helpers import Formula, build_policy
 
 LN = math.log
 
 
-class Rows(nn.Module):
-    """A row of a table for each one-hot observation; with `many`, a batch of one such network."""
-
-    def __init__(self, rows: list[list[float]], many: bool) -> None:
-        super().__init__()
-        self.rows, self._many = nn.Parameter(torch.tensor(rows)), many
-
-    def forward(self, obs: Tensor) -> Tensor:
-        return (obs @ self.rows)[None] if self._many else obs @ self.rows
+def table(net: Any, obs: Tensor, mode: str) -> dict[str, Tensor]:
+    return {"logit": net.actor(obs)} if mode == "compute_actor" else {"q_value": net.critic(obs)[0]}
 
 
-class Table(nn.Module):
+def four_states() -> nn.Module:
     """Four states: pi(0) is 1/2 in all, and Q is (s, s + 2), so V is s + 1."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.actor = Rows([[0.0, 0.0]] * 4, many=False)
-        self.critic = Rows([[float(s), s + 2.0] for s in range(4)], many=True)
-
-    def forward(self, obs: Tensor, mode: str) -> dict[str, Tensor]:
-        return {"logit": self.actor(obs)} if mode == "compute_actor" else {"q_value": self.critic(obs)[0]}
+    actor = Formula(lambda net, obs: obs @ net.rows, rows=[[0.0, 0.0]] * 4)
+    critic = Formula(lambda net, obs: (obs @ net.rows)[None], rows=[[float(s), s + 2.0] for s in range(4)])
+    return Formula(table, actor=actor, critic=critic)
 
 
 def make_acer(*overrides: str, model: nn.Module | None = None) -> Any:
@@ -45,7 +33,7 @@ def make_acer(*overrides: str, model: nn.Module | None = None) -> Any:
 
 
 def hand_policy(*overrides: str) -> Any:
-    return make_acer("discount_factor=0.5", "learn.entropy_weight=0.0", *overrides, model=Table())
+    return make_acer("discount_factor=0.5", "learn.entropy_weight=0.0", *overrides, model=four_states())
 
 
 def hand_batch(**changes: Tensor) -> dict[str, Tensor]:

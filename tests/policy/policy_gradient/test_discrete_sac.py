@@ -8,51 +8,30 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ding_lite.config import compile_config
 from ding_lite.policy import DiscreteSACPolicy
 from ding_lite.utils.registry import POLICY_REGISTRY
-from tests.policy.helpers import make_policy
+from tests.policy.helpers import Formula, make_policy
 from tests.policy.value.test_losses import table_batch
 
 LN3 = math.log(3.0)
 H = math.log(4.0) - 0.75 * LN3  # the entropy of probabilities 3/4 and 1/4
 
 
-class TableActor(nn.Module):
-    """Logits of two states: 3/4 and 1/4, then 1/2 and 1/2."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.logit = nn.Parameter(torch.tensor([[LN3, 0.0], [0.0, 0.0]]))
-
-    def forward(self, obs: Tensor) -> Tensor:
-        return obs @ self.logit
+LOGIT = [[LN3, 0.0], [0.0, 0.0]]  # probabilities 3/4 and 1/4 in state 0, 1/2 and 1/2 in state 1
+Q = [[[1.0, 2.0], [3.0, 6.0]], [[2.0, 0.0], [5.0, 4.0]]]  # of two critics, two states and two actions
 
 
-class TableCritic(nn.Module):
-    """Two critics of two states and two actions."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.q = nn.Parameter(torch.tensor([[[1.0, 2.0], [3.0, 6.0]], [[2.0, 0.0], [5.0, 4.0]]]))
-
-    def forward(self, obs: Tensor) -> Tensor:
-        return obs @ self.q
-
-
-class Table(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.actor, self.critic = TableActor(), TableCritic()
-
-    def forward(self, obs: Tensor, mode: str) -> dict[str, Tensor]:
-        return {"logit": self.actor(obs)} if mode == "compute_actor" else {"q_value": self.critic(obs)}
+def table(net: Any, obs: Tensor, mode: str) -> dict[str, Tensor]:
+    return {"logit": net.actor(obs)} if mode == "compute_actor" else {"q_value": net.critic(obs)}
 
 
 def hand(*overrides: str) -> Any:
-    return make_policy("learn.alpha=0.5", *overrides, model=Table(), kind="discrete_sac")
+    actor, critic = Formula(lambda net, obs: obs @ net.logit, logit=LOGIT), Formula(lambda net, obs: obs @ net.q, q=Q)
+    model = Formula(table, actor=actor, critic=critic)
+    return make_policy("learn.alpha=0.5", *overrides, model=model, kind="discrete_sac")
 
 
 # V of state 1: pi is even, the smaller values are 3 and 4: 3.5 + 0.5 log 2. y = 1 + V / 2 and -1.

@@ -6,49 +6,23 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tests.policy.continuous.test_paddpg import hand_batch, make_batch, make_hybrid
-from tests.policy.helpers import parameter_hash
+from tests.policy.helpers import Formula, parameter_hash
 
 
-class LineArguments(nn.Module):
-    """x(s) = s / 2."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.slope = nn.Parameter(torch.tensor(0.5))
-
-    def forward(self, obs: Tensor) -> Tensor:
-        return self.slope * obs
-
-
-class LineValues(nn.Module):
-    """Q(s, k, x) = (k + 1) x + s for two types."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.slope = nn.Parameter(torch.tensor([1.0, 2.0]))
-
-    def forward(self, obs: Tensor, action_args: Tensor) -> Tensor:
-        return self.slope * action_args + obs
-
-
-class Line(nn.Module):
-    """One dimension of state and argument."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cont, self.dis = LineArguments(), LineValues()
-
-    def forward(self, inputs: Any, mode: str) -> dict[str, Tensor]:
-        if mode == "compute_continuous":
-            return {"action_args": self.cont(inputs)}
-        return {"logit": self.dis(inputs["state"], inputs["action_args"])}
+def line(net: Any, inputs: Any, mode: str) -> dict[str, Tensor]:
+    """x(s) = s / 2, and Q(s, k, x) = (k + 1) x + s for two types."""
+    if mode == "compute_continuous":
+        return {"action_args": net.cont(inputs)}
+    return {"logit": net.dis(inputs["state"], inputs["action_args"])}
 
 
 def hand(*overrides: str) -> Any:
-    policy = make_hybrid("pdqn", *overrides, model=Line())
+    cont = Formula(lambda net, obs: net.slope * obs, slope=0.5)
+    dis = Formula(lambda net, obs, action_args: net.slope * action_args + obs, slope=[1.0, 2.0])
+    policy = make_hybrid("pdqn", *overrides, model=Formula(line, cont=cont, dis=dis))
     policy._target_dis.slope.copy_(torch.tensor([10.0, 3.0]))
     return policy
 
