@@ -1,18 +1,12 @@
-"""Runs with a reward model: on two processes, in checkpoints, in records, refused where it is wrong.
-
-The ranks run this file as `python -m tests.reward_model.test_runs`, with an argument if they shall drift apart.
-"""
+"""Runs with a reward model: on two processes, in checkpoints, in records, refused where it is wrong."""
 
 from __future__ import annotations
 
 import copy
-import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from ding_lite.config import compile_config
 from ding_lite.entry import RolloutDataset, evaluate_checkpoint, serial_pipeline, serial_pipeline_bc
@@ -20,11 +14,10 @@ from ding_lite.entry import serial_pipeline_onpolicy as onpolicy
 from ding_lite.policy import Policy
 from ding_lite.reward_model import RewardModel, RndRewardModel
 from ding_lite.torch_utils.networks import checksum_networks
-from ding_lite.utils import CheckpointError, ConfigError, DDPContext, get_rank, load_checkpoint
-from tests.distributed.launcher import run_ranks, say
+from ding_lite.utils import CheckpointError, ConfigError, get_rank, load_checkpoint
+from tests.distributed.on_ranks import call_on_ranks
 from tests.entry.helpers import metrics
 
-ME = ["-m", "tests.reward_model.test_runs"]
 MAIN: dict[str, Any] = dict(
     exp_name="run",
     env=dict(collector_env_num=2, evaluator_env_num=2, n_evaluator_episode=2, max_episode_steps=30),
@@ -66,14 +59,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_its_networks_train_on_two_processes_and_are_equal_on_both(tmp_path: Path) -> None:
-    done = run_ranks(ME, timeout=280, cwd=tmp_path)
-    began, ended = (
-        dict(re.findall(rf"^rank (\d) {word} with (.*)$", done.stdout, re.M)) for word in ("began", "ended")
-    )
-    assert set(began) == set(ended) == {"0", "1"}
-    assert began["0"] == began["1"]
-    assert ended["0"] == ended["1"]
-    assert began["0"] != ended["0"]
+    (began, ended), other = call_on_ranks(train_on_ranks, False, timeout=280, cwd=tmp_path)
+    assert (began, ended) == other
+    assert began != ended
     records = [record for record in metrics(tmp_path / "run") if "reward_model/bonus_std" in record]
     assert len(records) == 4  # of 40 iterations, one in 10
     state = load_checkpoint(str(tmp_path / "run" / "ckpt" / "ckpt_last.pth.tar"))
@@ -82,9 +70,8 @@ def test_its_networks_train_on_two_processes_and_are_equal_on_both(tmp_path: Pat
 
 
 def test_ranks_whose_reward_models_differ_are_told_apart(tmp_path: Path) -> None:
-    done = run_ranks([*ME, "drift"], timeout=280, cwd=tmp_path, status=None)
-    assert done.returncode != 0
-    assert "differ from those of rank 0" in done.stderr + done.stdout
+    with pytest.raises(AssertionError, match="differ from those of rank 0"):
+        call_on_ranks(train_on_ranks, True, timeout=280, cwd=tmp_path)
 
 
 def test_evaluations_and_returns_are_the_environments_own(folder: Path) -> None:
@@ -133,16 +120,16 @@ def test_what_does_not_relabel_refuses_a_reward_model() -> None:
         RolloutDataset(pair())
 
 
-def main(*drift: str) -> None:
-    """Train on the ranks of this group; say what the reward model's networks were after building, and at the end."""
-    torch.set_num_threads(1)
+def train_on_ranks(drift: bool) -> tuple[Any, Any]:
+    """Train on the ranks of this group; return what the reward model's networks were when built, and at the end."""
     models: list[RewardModel] = []
+    began: list[tuple[int, int]] = []
     build, learn = RndRewardModel.__init__, RndRewardModel.train
 
     def remember(self: RndRewardModel, *args: Any, **kwargs: Any) -> None:
         build(self, *args, **kwargs)
         models.append(self)
-        say(f"rank {get_rank()} began with {checksum_networks(self.networks)}")
+        began.append(checksum_networks(self.networks))
 
     def drift_apart(self: RndRewardModel, block: dict[str, Any]) -> dict[str, Any]:
         next(self._target.parameters()).data += get_rank()
@@ -151,10 +138,5 @@ def main(*drift: str) -> None:
     RndRewardModel.__init__ = remember  # type: ignore[method-assign, assignment]
     if drift:
         RndRewardModel.train = drift_apart  # type: ignore[method-assign]
-    with DDPContext(timeout=120):
-        train("policy.learn.learner.hook.check_ranks_after_iter=10", max_train_iter=40)
-        say(f"rank {get_rank()} ended with {checksum_networks(models[0].networks)}")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    train("policy.learn.learner.hook.check_ranks_after_iter=10", max_train_iter=40)
+    return began[0], checksum_networks(models[0].networks)

@@ -1,15 +1,12 @@
-"""Statistics of 2 and 3 real processes: each rank runs this file as `python -m tests.torch_utils.test_ranks <folder>`.
+"""Statistics of 2 and 3 real processes.
 
 Every rank can make the data of all of them, so that each compares with the joined data on its own.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
@@ -17,9 +14,8 @@ from torch import Tensor
 
 from ding_lite.torch_utils import RunningMeanStd, minibatches, normalize_parts, rank_sizes
 from ding_lite.utils.ranks.collectives import all_gather_object, get_rank, get_world_size
-from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.machine_group import machine_group
-from tests.distributed.launcher import run_ranks
+from tests.distributed.on_ranks import call_on_ranks
 
 SIZES = (7, 12, 4)
 
@@ -126,33 +122,25 @@ CHECKS: dict[str, Callable[[], None]] = {
 }
 
 
-def run_checks(folder: str) -> None:
-    """Run all checks and write what failed."""
+def run_checks() -> dict[str, str]:
+    """Run all checks; return what failed."""
     failures = {}
-    torch.set_num_threads(1)
-    with DDPContext(timeout=20):
-        for name, check in CHECKS.items():
-            try:
-                check()
-            except Exception as error:  # reported by the test of that name
-                failures[name] = f"{type(error).__name__}: {error}"
-        Path(folder, f"rank{get_rank()}.json").write_text(json.dumps(failures))
+    for name, check in CHECKS.items():
+        try:
+            check()
+        except Exception as error:  # reported by the test of that name
+            failures[name] = f"{type(error).__name__}: {error}"
+    return failures
 
 
 # Tests.
 
 
 @pytest.fixture(scope="module", params=[2, 3])
-def failures(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
-    folder = tmp_path_factory.mktemp("ranks")
-    run_ranks(["-m", "tests.torch_utils.test_ranks", str(folder)], nproc=request.param, timeout=120)
-    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(request.param)]
+def failures(request: pytest.FixtureRequest) -> list[dict[str, str]]:
+    return call_on_ranks(run_checks, nproc=request.param)
 
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_ranks(failures: list[dict[str, str]], name: str) -> None:
     assert [one.get(name) for one in failures] == [None] * len(failures)
-
-
-if __name__ == "__main__":
-    run_checks(sys.argv[1])
