@@ -81,14 +81,3 @@ def nstep_sums(reward_TB: Tensor, cut_TB: Tensor, discount_K: Tensor) -> tuple[T
     counts_TB = cut_TB.cumsum(0) <= cut_TB  # no cut before this step
     discount_TB = discount_K[: len(reward_TB)].view(-1, *[1] * (reward_TB.ndim - 1))
     return (reward_TB * counts_TB * discount_TB).sum(0), counts_TB.sum(0)
-
-
-def reward_sum(reward_TB: Tensor, gamma: float) -> Tensor:
-    """Return the discounted sums of the rewards of T steps of the same trajectory, sum_k gamma^k r_{t+k}, `[B]`.
-
-    Args:
-        reward_TB: `[T, B]`, the rewards r_t to r_{t+T-1}.
-        gamma: discount per env step.
-    """
-    discount_K = discounts(gamma, len(reward_TB), device=reward_TB.device, dtype=reward_TB.dtype)
-    return nstep_sums(reward_TB, torch.zeros_like(reward_TB, dtype=torch.bool), discount_K)[0]

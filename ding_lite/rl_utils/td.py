@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ding_lite.rl_utils.common import check_same_shape, pick, reward_sum, weighted_mean
+from ding_lite.rl_utils.common import check_same_shape, discounts, nstep_sums, pick, weighted_mean
 
 Criterion = Callable[..., Tensor]
 
@@ -89,7 +89,7 @@ def nstep_target(
     if data.reward.ndim != (1 if cum_reward else 2):
         raise ValueError(f"reward must be {'[B]' if cum_reward else '[T, B]'}, got shape {tuple(data.reward.shape)}")
     with torch.no_grad():
-        return_B = data.reward if cum_reward else reward_sum(data.reward, gamma)
+        return_B = data.reward if cum_reward else nstep_return(data.reward, gamma)
         discount_B = gamma**nstep if value_gamma is None else value_gamma
         return return_B + discount_B * next_value.masked_fill(data.done.bool(), 0.0)
 
@@ -279,13 +279,15 @@ def nstep_return(
     Raises:
         ValueError: there are not `nstep` rewards.
     """
+    reward_TB = data if isinstance(data, Tensor) else data.reward
+    discount_K = discounts(gamma, len(reward_TB), device=reward_TB.device, dtype=reward_TB.dtype)
+    sum_B, _ = nstep_sums(reward_TB, torch.zeros_like(reward_TB, dtype=torch.bool), discount_K)
     if isinstance(data, Tensor):
-        return reward_sum(data, gamma)
-    reward_TB, next_value_B, done_B = data
+        return sum_B
     if nstep not in (None, len(reward_TB)):
         raise ValueError(f"expected the rewards of nstep={nstep} steps, got {len(reward_TB)}")
     discount_B = gamma ** len(reward_TB) if value_gamma is None else value_gamma
-    return reward_sum(reward_TB, gamma) + discount_B * next_value_B.masked_fill(done_B.bool(), 0.0)
+    return sum_B + discount_B * data.next_value.masked_fill(data.done.bool(), 0.0)
 
 
 class v_nstep_td_data(NamedTuple):  # noqa: N801
