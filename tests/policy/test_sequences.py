@@ -144,18 +144,24 @@ def test_the_gradient_reaches_back_through_time_but_not_past_the_start_of_an_epi
     assert not batch["obs"].grad[:, 1:].any()
 
 
-@pytest.mark.parametrize("name", ["ppo", "r2d2"])
+@pytest.mark.parametrize("name", ["ppo", "r2d2", "qmix", "wqmix", "recurrent_sac", "recurrent_td3"])
 def test_states_of_collects_and_evaluations_are_apart_and_begin_anew_with_an_episode(name: str) -> None:
-    cfg = parity.compile_problem(name, "discrete", [*parity.SEQUENCES.get(name, []), *LSTM[name]])
+    kind = parity.kinds_of(POLICY_REGISTRY.find(name))[0]
+    cfg = parity.compile_problem(name, kind, [*parity.SEQUENCES.get(name, []), *LSTM.get(name, [])])
     torch.manual_seed(0)
     policy, other = (POLICY_REGISTRY.find(name)(cfg.policy) for _ in range(2))
     other.model.load_state_dict(policy.model.state_dict())
-    obs = torch.randn(3, 4).numpy()
+    obs = parity.observations(name, 3, np.float32)
     policy.act(obs)  # every environment is inside an episode now
     before = copy.deepcopy(policy.local_state_dict())
-    first, second = (policy.act(obs, explore=False)["logit"] for _ in range(2))
+
+    def evaluate() -> torch.Tensor:
+        output = policy.act(obs, explore=False)
+        return next(tree_leaves(output.get("logit", output["action"])))
+
+    first, second = evaluate(), evaluate()
     policy.reset(np.array([0, 2]), explore=False)
-    third = policy.act(obs, explore=False)["logit"]
+    third = evaluate()
     assert not torch.equal(first, second)
     torch.testing.assert_close(third[[0, 2]], first[[0, 2]])
     assert not torch.equal(third[1], first[1])
@@ -165,9 +171,9 @@ def test_states_of_collects_and_evaluations_are_apart_and_begin_anew_with_an_epi
         each.reset(np.array([1]))
     state, again = (each.act(obs)["prev_state"] for each in (policy, other))
     assert same_tree(state, again)
-    assert [part.any(1).tolist() for part in state.values()] == [[True, False, True]] * len(state)
+    assert all(part.flatten(1).any(1).tolist() == [True, False, True] for part in tree_leaves(state))
     policy.reset()
-    assert not any(part.any() for part in policy.act(obs)["prev_state"].values())
+    assert not any(part.any() for part in tree_leaves(policy.act(obs)["prev_state"]))
 
 
 # -- runs -------------------------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -96,22 +95,6 @@ def test_a_priority_mixes_the_largest_and_the_mean_error_of_a_sequence(kind: str
     figures = policy.learn(batch)
     errors = figures["td_error"]
     torch.testing.assert_close(figures["priority"], 0.75 * errors.amax(0) + 0.25 * errors.mean(0))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_was_seen_before_changes_the_action_until_the_episode_ends(kind: str) -> None:
-    policy, _ = problem(kind)
-    now, before = np.zeros((2, 4)), np.array([[3.0] * 4, [-3.0] * 4])
-    new = policy.act(now, explore=False)["action"]
-    policy.reset(explore=False)
-    policy.act(before, explore=False)
-    later = policy.act(now, explore=False)["action"]
-    assert not torch.allclose(later[0], new[0])
-    assert not torch.allclose(later[1], later[0])
-    policy.reset(np.array([0]), explore=False)
-    again = policy.act(now, explore=False)["action"]
-    torch.testing.assert_close(again[0], new[0])
-    assert not torch.allclose(again[1], new[1])
 
 
 @pytest.mark.parametrize(("kind", "variant"), [("sac", "recurrent_sac"), ("td3", "recurrent_td3")])
