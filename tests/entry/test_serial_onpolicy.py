@@ -91,11 +91,8 @@ ARGS = Box(-1, 1, (2,), np.float32)
     ("kind", "space", "message"),
     [
         ("ppo", Box(-1, 1, (2, 2), np.float32), "expected Discrete, MultiDiscrete, MultiBinary, a Box of one"),
-        ("ppo", Box(-1, 1, (), np.float32), "expected Discrete, MultiDiscrete, MultiBinary, a Box of one"),
         ("ppo", Dict(kind=Discrete(2), args=ARGS), "with the keys 'action_type' and 'action_args'"),
-        ("ppo", Dict(action_type=ARGS, action_args=ARGS), "with the keys 'action_type' and 'action_args'"),
         ("ppo", Dict(action_type=Discrete(2), action_args=Box(-1, 1, (2, 2))), "and Box with the keys"),
-        ("ppo", Dict(action_type=Discrete(2), action_args=ARGS, other=ARGS), "and Box with the keys"),
         ("dqn", MultiDiscrete([2, 2]), "expects Discrete actions, got MultiDiscrete([2 2]): use bdq, impala, "),
         ("dqn", ARGS, "Policy 'dqn' expects Discrete actions, got Box"),
     ],

@@ -1,4 +1,4 @@
-"""Moving-v0 by hand: what each action does, rewards, and the three ends of an episode."""
+"""The package's own games by hand: Memory, matrix games and Moving-v0."""
 
 from __future__ import annotations
 
@@ -12,6 +12,68 @@ from easydict import EasyDict
 from ding_lite.config import compile_config
 from ding_lite.envs import check_env, create_vector_env
 from dizoo.gym_hybrid.envs.gym_hybrid_env import ACCELERATE, BRAKE, TURN, GymHybridEnv
+from dizoo.matrix_game.envs.matrix_game_env import GAMES, MatrixGameEnv
+from dizoo.memory.envs.memory_env import MemoryEnv
+
+
+@pytest.mark.parametrize("length", [1, 2, 5])
+@pytest.mark.parametrize("right", [True, False])
+def test_the_cue_is_shown_once_and_the_decision_at_the_end_counts(length: int, right: bool) -> None:
+    env = MemoryEnv(EasyDict(length=length))
+    cues = []
+    for seed in range(8):
+        obs, _ = env.reset(seed=seed)
+        cue = int(obs[0] > 0)
+        cues.append(cue)
+        for step in range(length):
+            assert obs.dtype == np.float32
+            assert env.observation_space.contains(obs)
+            assert obs.tolist() == [(2 * cue - 1 if step == 0 else 0), float(step == length - 1)]
+            last = step == length - 1
+            action = cue if right == last else 1 - cue  # what is done before the end does not matter
+            obs, reward, terminated, truncated, _ = env.step(action)
+            assert (terminated, truncated) == (last, False)
+            assert reward == (0.0 if not last else 1.0 if right else -1.0)
+    assert set(cues) == {0, 1}
+
+
+PAYOFFS = [("Climbing-v0", (0, 0), 11), ("Climbing-v0", (1, 2), 0), ("Climbing-v0", (2, 1), 6),
+           ("Climbing-v0", (0, 1), -30), ("Penalty-v0", (0, 2), 10), ("Penalty-v0", (2, 2), -7),
+           ("Penalty-v0", (1, 1), 2)]  # fmt: skip
+
+
+def make(env_id: str, repeats: int = 3) -> MatrixGameEnv:
+    return MatrixGameEnv(EasyDict(env_id=env_id, penalty=-7.0, repeats=repeats))
+
+
+def play(env: MatrixGameEnv, *actions: tuple[int, int]) -> list[tuple[float, bool, bool]]:
+    env.reset(seed=0)
+    return [env.step(np.array(action))[1:4] for action in actions]
+
+
+@pytest.mark.parametrize(("env_id", "action", "reward"), PAYOFFS)
+def test_a_repeated_game_pays_an_entry_each_time_and_is_then_truncated(env_id: str, action: Any, reward: int) -> None:
+    over = [(reward, False, step == 2) for step in range(3)]
+    assert play(make(env_id), action, action, action) == over
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "reward"), [(0, (1, 0), 7), (1, (1, 1), 8), (1, (0, 1), 1), (1, (0, 0), 0)]
+)
+def test_the_first_agent_chooses_the_second_matrix(first: int, second: tuple[int, int], reward: int) -> None:
+    for other in (0, 1):
+        assert play(make("TwoStep-v0"), (first, other), second) == [(0, False, False), (reward, True, False)]
+
+
+@pytest.mark.parametrize("env_id", GAMES)
+def test_every_agent_sees_which_matrix_is_played(env_id: str) -> None:
+    env = make(env_id)
+    obs, _ = env.reset(seed=0)
+    assert env.observation_space.contains(obs)
+    after = env.step(np.array([1, 0]))[0]
+    assert env.observation_space.contains(after)
+    assert (after["agent_state"] == after["global_state"]).all()
+    assert after["global_state"].tolist() == ([0, 0, 1] if env_id == "TwoStep-v0" else [1])
 
 
 def make_cfg(**env: Any) -> EasyDict:
