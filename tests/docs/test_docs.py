@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.distributed.launcher import finish, start, start_forked
+from tests.distributed.launcher import finish, run_forked, start
 from tests.entry.helpers import result as result_of
 
 ROOT = Path(__file__).parents[2]
@@ -53,17 +53,16 @@ def blocks(page: Path, language: str) -> list[str]:
     return [text for kind, text in BLOCK.findall(page.read_text()) if kind == language]
 
 
-def run(words: list[str], cwd: Path, fresh: bool = False) -> subprocess.CompletedProcess[str]:
+def run(words: list[str], cwd: Path, status: int = 0) -> subprocess.CompletedProcess[str]:
     """Run `python WORDS` in a directory; modules are found there and in the repository."""
-    env = {"PYTHONPATH": f"{cwd}{os.pathsep}{ROOT}"}
-    return finish(start([sys.executable, *words], env, cwd) if fresh else start_forked(words, env, cwd), timeout=120)
+    return run_forked(words, 280, {"PYTHONPATH": f"{cwd}{os.pathsep}{ROOT}"}, cwd, status)
 
 
-def follow(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command line of a page that begins with `ding_lite`."""
+def follow(command: str, cwd: Path) -> str:
+    """Run a command line of a page, of `ding_lite` or of python; return what it prints."""
     name, *words = shlex.split(command, comments=True)
-    assert name == "ding_lite"
-    return run(["-m", "ding_lite", *words], cwd)
+    assert name in ("ding_lite", "python")
+    return run(["-m", "ding_lite", *words] if name == "ding_lite" else words, cwd).stdout
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -115,7 +114,6 @@ def test_quickstart_trains_from_python_as_printed(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(text.replace("    seed=0,\n", "    seed=0,\n    max_env_step=400,\n"))
     (tmp_path / "dizoo").symlink_to(ROOT / "dizoo")
     result = run(["train.py"], tmp_path)
-    assert result.returncode == 0, result.stderr
     directory, best, last, again = result.stdout.split()
     assert directory == "from_python"
     assert 8 <= float(last) <= float(best) <= 500
@@ -127,8 +125,7 @@ def test_quickstart_config_runs_as_printed(tmp_path: Path) -> None:
     text = blocks(ROOT / "docs/quickstart.md", "python")[1]
     assert "max_env_step=2000" in text
     (tmp_path / "my_cartpole.py").write_text(text.replace("max_env_step=2000", "max_env_step=400"))
-    result = run(["my_cartpole.py"], tmp_path)
-    assert result.returncode == 0, result.stderr
+    run(["my_cartpole.py"], tmp_path)
     assert result_of(tmp_path / "my_cartpole")["train_iter"] > 100
 
 
@@ -136,8 +133,7 @@ def test_architecture_policy_learns_an_environment_as_printed(tmp_path: Path) ->
     (tmp_path / "boltzmann.py").write_text(blocks(ROOT / "docs/architecture.md", "python")[0])
     (tmp_path / "run.py").write_text(CONFIG)
     options = ["policy.temperature=1.0", "policy.eval.evaluator.eval_freq=100", "env.stop_value=1"]
-    result = run(["-m", "ding_lite", "-c", "run.py", "max_env_step=3000", *options], tmp_path)
-    assert result.returncode == 0, result.stderr
+    run(["-m", "ding_lite", "-c", "run.py", "max_env_step=3000", *options], tmp_path)
     # whoever always walks on wins, 1, within 7 of 12 steps; chance hardly ever does
     assert result_of(tmp_path / "corridor")["eval_return_best"] == 1.0
 
@@ -147,33 +143,30 @@ def test_readme_trains_from_python_and_from_the_shell_as_printed(tmp_path: Path)
     assert "max_env_step=20_000" in text
     (tmp_path / "my_cartpole.py").write_text(text.replace("max_env_step=20_000", "max_env_step=400"))
     result = run(["my_cartpole.py"], tmp_path)
-    assert result.returncode == 0, result.stderr
     best, again = map(float, result.stdout.split())
     assert 8 <= best <= 500
     assert 8 <= again <= 500
     train, evaluate, plot = blocks(ROOT / "README.md", "sh")[1].splitlines()
-    result = follow(train.replace("max_env_step=20000", "max_env_step=400"), tmp_path)
-    assert result.returncode == 0, result.stderr
+    follow(train.replace("max_env_step=20000", "max_env_step=400"), tmp_path)
     results = [result_of(path) for path in tmp_path.glob("my_cartpole*") if path.is_dir()]
     assert [told["eval_return_best"] for told in results] == [best, best]  # the same run in two ways
-    assert "over 20 episodes" in follow(evaluate, tmp_path).stdout
+    assert "over 20 episodes" in follow(evaluate, tmp_path)
     pytest.importorskip("matplotlib")
-    assert (tmp_path / follow(plot, tmp_path).stdout.strip()).is_file()
+    assert (tmp_path / follow(plot, tmp_path).strip()).is_file()
 
 
 def test_readme_shows_what_a_misspelt_key_says(tmp_path: Path) -> None:
     page = (ROOT / "README.md").read_text()
     (tmp_path / "my_cartpole.py").write_text(blocks(ROOT / "README.md", "python")[0])
     words = ["-m", "ding_lite", "-c", "my_cartpole.py", "policy.learn.bacth_size=16"]
-    result = run(words, tmp_path)
-    assert result.returncode == 2
+    result = run(words, tmp_path, status=2)
     assert len(result.stderr.splitlines()) == 1
     assert result.stderr.strip() in page
 
 
 @pytest.mark.slow
 def test_reading_cost_stays_within_goals_or_record() -> None:
-    result = run([str(ROOT / "docs/reading_cost.py"), "--check"], ROOT, fresh=True)
+    result = finish(start([sys.executable, "docs/reading_cost.py", "--check"], cwd=ROOT), 120)
     print(result.stdout)
     assert result.returncode == 0, result.stderr
     counts = load("reading_cost").read_page(result.stdout)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tests.distributed.launcher import ROOT, finish, run_forked, run_ranks, start
-from tests.docs.test_docs import BLOCK, blocks, run
+from tests.docs.test_docs import BLOCK, blocks, follow, run
 from tests.docs.test_extending import write_files
 from tests.entry.helpers import CONFIG, SHORT, metrics, result
 from tests.entry.helpers import run as train
@@ -67,14 +67,6 @@ def test_two_ranks_step_together(tmp_path: Path) -> None:
     sums = re.findall(r"^rank (\d): (\S+)$", done.stdout, re.M)
     assert {rank for rank, _ in sums} == {"0", "1"}
     assert len({value for _, value in sums}) == 1
-
-
-def follow(command: str, folder: Path) -> str:
-    """Run a command of the page in a folder; return what it prints."""
-    words = shlex.split(command)
-    words[:1] = ["-m", "ding_lite"] if words[0] == "ding_lite" else []
-    done = run_forked(words, 280, cwd=folder)
-    return done.stdout
 
 
 @pytest.mark.slow

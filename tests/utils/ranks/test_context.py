@@ -214,16 +214,6 @@ def test_flat_parameters_are_views_with_the_same_values_and_strides() -> None:
         assert param.grad.eq(3).all()
 
 
-def test_zero_grad_keeps_the_views() -> None:
-    network = make_network()
-    flat = FlatParameters(network)
-    network(torch.rand(2, 4, 8, 8)).sum().backward()
-    assert flat.parameter.grad is not None
-    assert flat.parameter.grad.count_nonzero() > 0
-    flat.zero_grad()
-    assert all(param.grad is not None and not param.grad.any() for param in network.parameters())
-
-
 @pytest.mark.parametrize("culprit", ["module.zero_grad", "optimizer.zero_grad", "data"])
 def test_a_replaced_gradient_or_parameter_is_noticed(culprit: str) -> None:
     network = make_network()
@@ -252,15 +242,6 @@ def test_a_shared_parameter_is_one() -> None:
     network = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
     network[1].weight = network[0].weight
     assert FlatParameters(network).parameter.numel() == 16 + 16  # the flag has 64 bytes of its own
-
-
-def test_a_copy_of_a_flat_module_is_independent() -> None:
-    network = make_network()
-    flat = FlatParameters(network)
-    other = copy.deepcopy(network)
-    flat.parameter.data.zero_()
-    assert all(param.count_nonzero() > 0 for param in other.parameters())
-    assert other.get_parameter("0.weight").stride() == network.get_parameter("0.weight").stride()
 
 
 def test_mixed_types_and_nothing_trainable_are_refused() -> None:
