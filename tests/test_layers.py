@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,16 +29,18 @@ ALLOWED = read_table()
 FILES = sorted((ROOT / "ding_lite").rglob("*.py"))
 
 
-def imports(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield what a file imports: a module, and the name that is taken from it, empty for the module itself."""
-    package = path.relative_to(ROOT).with_suffix("").parts[:-1]
+@functools.cache
+def imports(path: Path) -> list[tuple[str, str]]:
+    """Return what a file imports: a module, and the name that is taken from it, empty for the module itself."""
+    package, found = path.relative_to(ROOT).with_suffix("").parts[:-1], list[tuple[str, str]]()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, "") for alias in node.names)
+            found += [(alias.name, "") for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = ".".join(package[: len(package) + 1 - node.level]) if node.level else ""
             module = ".".join(part for part in (base, node.module) if part)
-            yield from ((module, alias.name) for alias in node.names)
+            found += [(module, alias.name) for alias in node.names]
+    return found
 
 
 def imported(path: Path) -> set[str]:

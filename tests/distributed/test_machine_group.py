@@ -130,7 +130,7 @@ def run_own_group(how: str) -> None:
     machine_group()
     start = time.monotonic()
     if get_rank() == 1:
-        time.sleep(20 if how == "works" else 0)
+        time.sleep(12 if how == "works" else 0)
         os._exit(0)
     try:
         allreduce_data(1)
@@ -229,7 +229,7 @@ def test_a_rank_that_dies_or_is_late_in_a_group_of_the_users_own_is_noticed(how:
     done = run_ranks([*ME, "own group", how], status=None)
     found = re.fullmatch(rf"{cause} (\d+)\n", done.stdout)
     assert found, (done.stdout, done.stderr)
-    assert int(found[1]) < 20
+    assert int(found[1]) < 12
 
 
 def test_a_signal_of_one_rank_is_seen_by_the_others_without_a_watchdog() -> None:

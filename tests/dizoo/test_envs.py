@@ -50,11 +50,11 @@ def make_env(name: str, **env: Any) -> gymnasium.Env:
 
 
 def play_one(env: gymnasium.Env, seed: int) -> list[np.ndarray]:
-    """Return observations and rewards of an episode of at most 100 steps, of images 20, with random actions."""
+    """Return observations and rewards of an episode of at most 100 steps, of images 8, with random actions."""
     obs, _ = env.reset(seed=seed)
     env.action_space.seed(seed)
     found = [np.ravel(obs)]
-    for _ in range(20 if np.ndim(obs) == 3 else 100):
+    for _ in range(8 if np.ndim(obs) == 3 else 100):
         obs, reward, terminated, truncated, _ = env.step(env.action_space.sample())
         assert obs in env.observation_space
         found.append(np.append(obs, float(reward)))
