@@ -205,13 +205,6 @@ def open_on_rank(exp_name: str, resume: bool) -> str:
         return f"ConfigError: {error}"
 
 
-def test_two_ranks_agree_when_the_name_is_taken(tmp_path: Path) -> None:
-    (tmp_path / "runs" / "pong").mkdir(parents=True)
-    first, second = call_on_ranks(open_on_rank, str(tmp_path / "runs" / "pong"), False)
-    assert first == second
-    assert sorted(os.listdir(tmp_path / "runs")) == ["pong", os.path.basename(first)]
-
-
 @pytest.mark.parametrize("resume", [False, True])
 def test_two_ranks_fail_together(tmp_path: Path, resume: bool) -> None:
     (tmp_path / "file").write_text("")
