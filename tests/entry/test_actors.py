@@ -25,6 +25,7 @@ from ding_lite.utils import ConfigError, UserError
 from dizoo.classic_control.cartpole.config import cartpole_a2c_config, cartpole_pg_config
 from dizoo.classic_control.pendulum.config import pendulum_sac_config
 from tests.distributed.launcher import run_ranks
+from tests.distributed.parity import take_columns
 from tests.entry.helpers import CONFIG, curves, pair, result
 from tests.entry.test_resume import PAIRS, SHORT, last_state
 from tests.survival.common import differences
@@ -110,22 +111,7 @@ def test_no_block_is_older_than_max_lag(name: str, actors: int, max_lag: int, la
 
 def test_the_blocks_of_several_actors_are_the_block_of_all_their_environments() -> None:
     whole = History(6, 1).play(9)
-    parts = []
-    for envs in (slice(0, 3), slice(3, 6)):
-        part = {
-            key: value[:, envs] for key, value in whole.items() if key not in ("last_obs", "final_obs", "final_index")
-        }
-        row_K, env_K = whole["final_index"] // 6, whole["final_index"] % 6
-        mine_K = (env_K >= envs.start) & (env_K < envs.stop)
-        place_K = row_K * (envs.stop - envs.start) + env_K - envs.start
-        parts.append(
-            part
-            | {
-                "last_obs": whole["last_obs"][envs],
-                "final_obs": whole["final_obs"][mine_K],
-                "final_index": place_K[mine_K],
-            }
-        )
+    parts = [take_columns(whole, columns) for columns in (range(3), range(3, 6))]
     assert not differences(dict(sorted(whole.items())), dict(sorted(join_blocks(parts).items())))
 
 
