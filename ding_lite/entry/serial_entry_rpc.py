@@ -19,7 +19,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.distributed.autograd as dist_autograd
-from easydict import EasyDict
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.distributed import rpc
@@ -60,18 +59,15 @@ class SplitEncoder:
         finally:
             del self._encoder.forward
 
-    def remote(self) -> Any:
-        """Return a context manager in which the encoder receives places of samples, which the observers encode.
-
-        A place is the rank of an observer and the sample's number there: `[B, 2]`.
-        """
-        return self.does(self._encode_remotely)
-
     def values(self) -> list[Tensor]:
         """Return the values of the parameters, on the CPU."""
         return [parameter.detach().cpu() for parameter in self.parameters]
 
-    def _encode_remotely(self, place_B2: Tensor) -> Tensor:
+    def encode_remotely(self, place_B2: Tensor) -> Tensor:
+        """Return features `[B, F]` of samples, which the observers encode.
+
+        A place is the rank of an observer and the sample's number there: `[B, 2]`.
+        """
         if torch.is_grad_enabled():
             features: Tensor = _Encode.apply(self, place_B2, *self.parameters)  # type: ignore[no-untyped-call]  # torch's
         else:
@@ -142,7 +138,7 @@ class RemoteCollector(NoEnvironments):
         self._draws = [torch.Generator().manual_seed(one).get_state() for one in seeds]
 
     def collect(self) -> tuple[dict[str, Any], dict[str, float]]:
-        """Return samples `[M, ...]`, whose `obs` are places (see `SplitEncoder.remote`), and sums of the counts."""
+        """Return samples `[M, ...]`, whose `obs` are places for `encode_remotely`, and sums of the counts."""
         self._policy.begin_collect(self.envstep)  # sets the agent's schedules; observers set their own
         values = self._encoder.values()
         observers = self._link.observers
@@ -197,7 +193,7 @@ def create_remote(link: RPCLink, setup: RunSetup, policy: Policy, guard: Interru
         **describe_collecting(cfg, "an observer", count),
         "batch": f"{cfg.policy.learn.batch_size} of all observers, {describe_updates(cfg)}",
     }
-    options: Any = {"counts": lambda: {"observers": count}, "learning": encoder.remote}
+    options: Any = {"counts": lambda: {"observers": count}, "learning": lambda: encoder.does(encoder.encode_remotely)}
     return Source(collector, lines, setup.limits["max_env_step"], plays=False, **options)
 
 
@@ -292,7 +288,13 @@ def serial_pipeline_rpc(
             "policy.divide=True: in mode rpc only the agent learns, and n_episode counts for each observer: leave it "
             "out."
         )
-    _check_schedules(setup.cfg.policy)
+    policy = setup.cfg.policy
+    for path, schedule in find_schedules(policy, POLICY_REGISTRY.find(policy.type)).items():
+        if not path.startswith(("learn.", "eval.")) and schedule.by != "env_step":  # observers may use the number
+            raise ConfigError(
+                f"policy.{path}.by: expected 'env_step', got '{schedule.by}', because the observers of "
+                "serial_pipeline_rpc count nothing else."
+            )
     refuse_options(setup.cfg, "serial_pipeline_rpc", "no process sees the observations of all observers")
     rank = get_rank()
     with alone():  # from here on every rank counts as rank 0 of one process
@@ -300,16 +302,6 @@ def serial_pipeline_rpc(
             return _lead(setup, callbacks)
         _observe(setup, rank)
         return None
-
-
-def _check_schedules(policy: EasyDict) -> None:
-    """Raise `ConfigError` if a number that observers may use changes with a count that they do not know."""
-    for path, schedule in find_schedules(policy, POLICY_REGISTRY.find(policy.type)).items():
-        if not path.startswith(("learn.", "eval.")) and schedule.by != "env_step":
-            raise ConfigError(
-                f"policy.{path}.by: expected 'env_step', got '{schedule.by}', because the observers of "
-                "serial_pipeline_rpc count nothing else."
-            )
 
 
 def _lead(setup: RunSetup, callbacks: Sequence[Callback]) -> Policy:

@@ -26,7 +26,8 @@ def summary_of(cfg: EasyDict, policy: Policy, source: Mapping[str, str], spec: E
         yield textwrap.fill(f"note: {note}", WIDTH, subsequent_indent="  ", break_long_words=False)
     if cfg.policy.cuda and not torch.cuda.is_available():
         yield "policy.cuda=True, but no GPU is available: training on the CPU."
-    if cfg.policy.precision == "bf16" and policy.device.type == "cpu" and not has_bf16():
+    has_bf16 = torch.cpu.get_capabilities().get("avx512_bf16")
+    if cfg.policy.precision == "bf16" and policy.device.type == "cpu" and not has_bf16:
         yield "policy.precision=bf16, but this processor has no bf16 instructions:\n  float32 is faster."
     if (cfg.policy.num_threads or 0) > torch.get_num_threads():
         yield f"policy.num_threads={cfg.policy.num_threads} exceeds the cores: using {torch.get_num_threads()}."
@@ -43,11 +44,6 @@ def summary_of(cfg: EasyDict, policy: Policy, source: Mapping[str, str], spec: E
         "results": exp_dir,
     }
     yield "\n".join(f"{key:>12}  {value}" for key, value in lines.items())
-
-
-def has_bf16() -> bool:
-    """Return whether the processor has instructions for bfloat16."""
-    return bool(torch.cpu.get_capabilities().get("avx512_bf16"))
 
 
 def describe_space(space: spaces.Space[Any]) -> str:

@@ -41,15 +41,12 @@ class Table:
         The widest columns are folded. If words would have to be broken, or a cell would have more than `TALL` lines,
         each row becomes a block of lines instead.
         """
-        rows = self._lines_below_names(width) if self.named and not self._fits(width) else self._lines(width)
+        widths = [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
+        fits = sum(widths) + len(GAP) * (len(widths) - 1) <= width
+        rows = self._lines_below_names(width) if self.named and not fits else self._lines(width)
         if rows is None:
             return self._blocks(width)
         return "\n".join(line for lines in rows for line in lines).replace(TIED, " ")
-
-    def _fits(self, width: int) -> bool:
-        """Return whether nothing has to be folded."""
-        widths = [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
-        return sum(widths) + len(GAP) * (len(widths) - 1) <= width
 
     def _lines_below_names(self, width: int) -> list[list[str]] | None:
         """Return the lines of the header and of each row, with the first cell above the others; None as `_lines`."""

@@ -93,7 +93,7 @@ def lead(cfg: EasyDict) -> dict[str, Any]:
         seeds = [derive_seeds(cfg.seed, rank, "draws", n=1)[0] for rank in link.observers]
         drawn = [draw_first(whole, obs, seed) for obs, seed in zip(shown, seeds, strict=True)]
         joined = samples | {"obs": torch.cat(shown)}
-        with encoder.remote():
+        with encoder.does(encoder.encode_remotely):
             steps = [take_steps(split, samples), take_steps(whole, joined)]
             twice = call_twice(split, samples)
         for rank in link.observers:
