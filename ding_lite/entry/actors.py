@@ -23,9 +23,9 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -65,22 +65,17 @@ class Seat:
     state: dict[str, Any] | None = None  # from which its process continues; None: the environments start anew
     cut: Sequence[int] = ()  # the environments `[K]` whose episodes do not continue in the next block
     last_obs: Any = None  # the observations `[N, ...]` after its last block
+    request: tuple[Any, ...] = ()  # what it is asked for, and the weights, see `Actor.play`
+    ref: Any = None  # Ray's reference to its answer; None: it must be asked again
+    begun: float = 0.0  # when it was asked
+    answer: Any = None  # its answer to the last request; None: it has not arrived
 
 
-@dataclass(eq=False)
-class Rollout:
+class Rollout(NamedTuple):
     """What one actor, or all actors of an on-policy run, play with the same weights."""
 
     seats: list[Seat]
     version: int  # learner iterations before these weights
-    request: tuple[Any, ...] = ()  # what the actors are asked for, and the weights, see `Actor.play`
-    refs: list[Any] = field(default_factory=list)  # Ray's references to their answers; None: it must be asked again
-    begun: list[float] = field(default_factory=list)  # when each of them was asked
-    answers: list[Any] = field(default_factory=list)  # what has arrived; None where nothing has
-
-    @property
-    def done(self) -> bool:
-        return all(answer is not None for answer in self.answers)
 
 
 class ActorCollector(NoEnvironments):
@@ -147,16 +142,16 @@ class ActorCollector(NoEnvironments):
         request = {"numbers": state, "envstep": self.envstep, "random": random}
         request["random_state"] = random_state() if self._shares_random_state else None
         self._policy.begin_collect(self.envstep)  # counts, and sets the figures of the log
-        rollout = Rollout(seats, version, (request, self._weights))
-        rollout.refs = [self._ask(rollout, seat) for seat in seats]
-        rollout.begun, rollout.answers = [time.monotonic()] * len(seats), [None] * len(seats)
-        self._running.append(rollout)
+        for seat in seats:
+            seat.request, seat.answer, seat.begun = (request, self._weights), None, time.monotonic()
+            self._ask(seat)
+        self._running.append(Rollout(seats, version))
 
-    def _ask(self, rollout: Rollout, seat: Seat) -> Any:
-        """Ask an actor for what it must do next, and return Ray's reference to its answer."""
+    def _ask(self, seat: Seat) -> None:
+        """Ask an actor for what it must do next."""
         place = {"index": seat.index, "count": self._count, "attempt": seat.attempt, "state": seat.state}
-        args = {"answer": (), "build": (self._job, place), "play": rollout.request}
-        return getattr(seat.handle, seat.stage).remote(*args[seat.stage])
+        args = {"answer": (), "build": (self._job, place), "play": seat.request}
+        seat.ref = getattr(seat.handle, seat.stage).remote(*args[seat.stage])
 
     def describe(self) -> str:
         """Return the line of the start-up summary."""
@@ -188,8 +183,8 @@ class ActorCollector(NoEnvironments):
 
     def _wait(self, rollouts: Sequence[Rollout]) -> None:
         heartbeat("collect")
-        pairs = [pair for rollout in rollouts for pair in zip(rollout.refs, rollout.answers, strict=True)]
-        refs = [ref for ref, answer in pairs if answer is None and ref is not None]
+        seats = [seat for rollout in rollouts for seat in rollout.seats]
+        refs = [seat.ref for seat in seats if seat.answer is None and seat.ref is not None]
         if refs:
             self._ray.wait(refs, num_returns=1, timeout=LOOK_PERIOD)
         else:
@@ -197,59 +192,57 @@ class ActorCollector(NoEnvironments):
 
     def _look(self, rollout: Rollout) -> bool:
         """Fetch what has arrived of a rollout, and ask restarted actors again; return whether it is complete."""
-        for i, seat in enumerate(rollout.seats):
-            if rollout.answers[i] is not None:
+        for seat in rollout.seats:
+            if seat.answer is not None:
                 continue
             now, limit = time.monotonic(), max(self._timeout, 0 if seat.stage == "play" else START_TIMEOUT)
-            if rollout.refs[i] is None:
-                rollout.refs[i] = self._ask(rollout, seat)
-            elif self._ray.wait([rollout.refs[i]], timeout=0)[0]:
-                self._fetch(rollout, i)
-            elif now - rollout.begun[i] > limit:
+            if seat.ref is None:
+                self._ask(seat)
+            elif self._ray.wait([seat.ref], timeout=0)[0]:
+                self._fetch(seat)
+            elif now - seat.begun > limit:
                 self._ray.kill(seat.handle, no_restart=False)
                 what = "finished its rollout" if seat.stage == "play" else "started"
                 reason = f"it has not {what} in {limit:g} seconds (policy.collect.actor_timeout)"
-                self._count_failure(rollout, i, reason, "answer")
-        return rollout.done
+                self._count_failure(seat, reason, "answer")
+        return all(seat.answer is not None for seat in rollout.seats)
 
-    def _fetch(self, rollout: Rollout, i: int) -> None:
+    def _fetch(self, seat: Seat) -> None:
         """Take an answer that has arrived, or an error in its place."""
-        errors, seat = self._ray.exceptions, rollout.seats[i]
+        errors = self._ray.exceptions
         try:
-            answer = self._ray.get(rollout.refs[i])
+            answer = self._ray.get(seat.ref)
         except errors.RayTaskError as error:
             if isinstance(error.cause, UserError):
                 raise type(error.cause)(str(error.cause)) from None
             reason = f"{type(error.cause).__name__}: {' '.join(str(error.cause).split())[:200]}"
-            self._count_failure(rollout, i, reason, "build")
+            self._count_failure(seat, reason, "build")
         except errors.RayError as error:
             died = isinstance(error, errors.RayActorError)
             if died and seat.stage == "answer":  # Ray refuses requests while it restarts a process
-                rollout.refs[i] = None
+                seat.ref = None
             else:
                 reason = "its process died" if died else f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-                self._count_failure(rollout, i, reason, "answer")
+                self._count_failure(seat, reason, "answer")
         else:
-            self._accept(rollout, i, answer)
+            self._accept(seat, answer)
 
-    def _accept(self, rollout: Rollout, i: int, answer: dict[str, Any] | None) -> None:
+    def _accept(self, seat: Seat, answer: dict[str, Any] | None) -> None:
         """Store an actor's block, or let it play if it only answers that it is ready."""
-        seat = rollout.seats[i]
         if answer is None:
-            seat.stage = {"answer": "build", "build": "play"}[seat.stage]
-            rollout.refs[i], rollout.begun[i] = self._ask(rollout, seat), time.monotonic()
+            seat.stage, seat.begun = {"answer": "build", "build": "play"}[seat.stage], time.monotonic()
+            self._ask(seat)
             return
-        rollout.answers[i], lost = answer, answer["lost"]
+        seat.answer, lost = answer, answer["lost"]
         if lost and seat.last_obs is not None:
             if not seat.failures:
                 logger.warning("Actor %d: environments %s are not restored: they start new episodes.", seat.index, lost)
             seat.cut = lost
         seat.failures, seat.state = 0, None
 
-    def _count_failure(self, rollout: Rollout, i: int, reason: str, stage: str) -> None:
+    def _count_failure(self, seat: Seat, reason: str, stage: str) -> None:
         """Count and tell a failure of an actor, which goes on with `stage`, see `Seat`."""
-        seat, rollout.refs[i], rollout.begun[i] = rollout.seats[i], None, time.monotonic()
-        seat.stage = stage
+        seat.ref, seat.begun, seat.stage = None, time.monotonic(), stage
         seat.failures += 1
         seat.attempt += 1
         if seat.failures > self._max_retry:
@@ -263,19 +256,20 @@ class ActorCollector(NoEnvironments):
 
     def _hand_out(self, rollout: Rollout, now: int) -> tuple[dict[str, Any], dict[str, float]]:
         """Return the block of a complete rollout and the figures of all ranks, and count them."""
-        blocks = [tree_map(lambda leaf: torch.from_numpy(leaf.copy()), answer["block"]) for answer in rollout.answers]
+        answers = [seat.answer for seat in rollout.seats]
+        blocks = [tree_map(lambda leaf: torch.from_numpy(leaf.copy()), answer["block"]) for answer in answers]
         for seat, block in zip(rollout.seats, blocks, strict=True):
             if len(seat.cut) and not self._on_policy:
                 obs = tree_map(lambda leaf, seat=seat: leaf[list(seat.cut)], seat.last_obs)
                 block["cut"] = {"env": torch.tensor(list(seat.cut)), "obs": obs}
-            seat.cut, seat.last_obs = (), block["last_obs"]
+            seat.cut, seat.last_obs, seat.answer = (), block["last_obs"], None
         if self._shares_random_state:
-            set_random_state(rollout.answers[0]["random"])
+            set_random_state(answers[0]["random"])
         block = join_blocks(blocks)
         if not self._on_policy:
             block["actor"] = torch.tensor(self._seats.index(rollout.seats[0]))
         played: Any = Counter()
-        for answer in rollout.answers:
+        for answer in answers:
             played.update(answer["figures"])
         self._sums.update(lag=now - rollout.version, blocks=1, seconds=played["duration"], env_step=played["env_step"])
         played["duration"] /= len(self._seats)  # they play at the same time
@@ -314,8 +308,8 @@ class ActorCollector(NoEnvironments):
                     "seats": [self._seats.index(seat) for seat in rollout.seats],
                     "version": rollout.version,
                     "answers": [
-                        answer | {"block": tree_map(torch.from_numpy, tree_map(np.copy, answer["block"]))}
-                        for answer in rollout.answers
+                        seat.answer | {"block": tree_map(torch.from_numpy, tree_map(np.copy, seat.answer["block"]))}
+                        for seat in rollout.seats
                     ],
                 }
                 for rollout in self._running
@@ -339,8 +333,9 @@ class ActorCollector(NoEnvironments):
         for saved in state["rollouts"]:
             seats = [self._seats[i] for i in saved["seats"]]
             self._idle.remove(seats)
-            answers = [answer | {"block": to_arrays(answer["block"])} for answer in saved["answers"]]
-            self._running.append(Rollout(seats, saved["version"], answers=answers))
+            for seat, answer in zip(seats, saved["answers"], strict=True):
+                seat.answer = answer | {"block": to_arrays(answer["block"])}
+            self._running.append(Rollout(seats, saved["version"]))
         return []
 
     def _kill(self) -> None:
