@@ -196,10 +196,7 @@ def test_objects_that_a_file_cannot_hold_are_refused() -> None:
 def test_what_holds_itself_or_nests_too_deep_is_refused() -> None:
     circle: list[Any] = []
     circle.append(circle)
-    deep: dict[str, Any] = {}
-    for _ in range(5000):
-        deep = {"a": deep}
-    for value in (circle, deep):
+    for value in (circle, nested(".".join("a" * 5000), 1)):
         with pytest.raises(ConfigError, match=r"main_config\.env\.kwargs.*nested deeper than 50 levels"):
             compile_config(pair({"env": {"kwargs": value}}))
 

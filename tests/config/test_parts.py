@@ -20,6 +20,9 @@ ATARI = "dizoo.atari.envs.atari_env"
 # Types of parts.
 
 
+REWARDED = dict(reward_model=dict(type="config_test"))
+
+
 @pytest.mark.parametrize(
     ("create", "message"),
     [
@@ -43,6 +46,21 @@ ATARI = "dizoo.atari.envs.atari_env"
 def test_mistakes_in_create_config(create: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         compile_config(pair(**create))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "create", "message"),
+    [
+        ("reward_model.scal", 1.0, REWARDED, "Unknown key 'reward_model.scal'. Did you mean 'reward_model.scale'"),
+        ("reward_model.scale", "big", REWARDED, "reward_model.scale: expected float, got str 'big'. .*of the reward"),
+        ("reward_model.scale", -1.0, REWARDED, "reward_model.scale: expected at least 0, got -1.0"),
+        ("reward_model", 3, REWARDED, "main_config.reward_model|reward_model"),
+        ("reward_model.scale", 2.0, {}, r"create_config.reward_model.type: expected a registered name"),
+    ],
+)
+def test_mistakes_in_a_reward_models_section(path: str, value: Any, create: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        compile_config(pair(nested(path, value), **create))
 
 
 @pytest.mark.parametrize("value", [None, {}, ({},), ({}, 1), ({}, {}, {}), 3])
@@ -148,32 +166,11 @@ def test_nothing_starts_when_the_config_is_wrong(monkeypatch: pytest.MonkeyPatch
 
 # Reward models.
 
-REWARDED = dict(reward_model=dict(type="config_test"))
-
 
 def test_a_reward_model_has_a_section_of_its_own_keys() -> None:
     cfg = compile_config(pair(dict(reward_model=dict(scale=2.0, learn=dict(steps=3))), **REWARDED))
     assert cfg.reward_model == dict(type="config_test", import_names=[], scale=2.0, learn=dict(steps=3))
     assert compile_config(pair(**REWARDED)).reward_model.scale == 1.0
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "message"),
-    [
-        ("reward_model.scal", 1.0, "Unknown key 'reward_model.scal'. Did you mean 'reward_model.scale'"),
-        ("reward_model.scale", "big", "reward_model.scale: expected float, got str 'big'. Meaning: of the reward"),
-        ("reward_model.scale", -1.0, "reward_model.scale: expected at least 0, got -1.0"),
-        ("reward_model", 3, "main_config.reward_model|reward_model"),
-    ],
-)
-def test_mistakes_in_a_reward_models_section(path: str, value: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        compile_config(pair(nested(path, value), **REWARDED))
-
-
-def test_keys_of_a_reward_model_that_is_not_named_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"create_config.reward_model.type: expected a registered name"):
-        compile_config(pair(dict(reward_model=dict(scale=2.0))))
 
 
 # Keys of options.

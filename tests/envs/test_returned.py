@@ -125,43 +125,29 @@ def test_an_observation_that_fits_is_cast(
 
 
 @pytest.mark.parametrize(
-    ("rest", "message"),
+    ("manager", "obs", "rest", "message"),
     [
-        (
-            (1.0, False, False),
-            r"step returned 4 values \(ndarray, float, bool, bool\), expected 5\. Port an env",
-        ),
-        ((None, False, False, {}), r"step returned the reward = None, expected one number: return float\(reward\)\."),
-        (("1", False, False, {}), r"step returned the reward = '1', expected one number"),
-        (([1.0], False, False, {}), r"step returned the reward = \[1\.0\] of shape \(1,\), expected one number"),
-        (
-            (float("nan"), False, False, {}),
-            r"step returned rewards with nan in environment 0, expected finite numbers\.",
-        ),
-        ((1e39, False, False, {}), r"step returned rewards with inf in environment 0, expected finite numbers\."),
-        ((1.0, None, False, {}), r"step returned terminated = None, expected True or False\."),
-        ((1.0, False, 2, {}), r"step returned truncated = 2, expected True or False\."),
-        ((1.0, False, False, None), r"step returned info = None, expected a dict\."),
+        ("base", 0, (1.0, False, False), r"4 values \(ndarray, float, bool, bool\), expected 5\. Port an env"),
+        ("base", 0, (None, False, False, {}), r"the reward = None, expected one number: return float\(reward\)\."),
+        ("base", 0, ("1", False, False, {}), "the reward = '1', expected one number"),
+        ("base", 0, ([1.0], False, False, {}), r"the reward = \[1\.0\] of shape \(1,\), expected one number"),
+        ("base", 0, (np.nan, False, False, {}), r"rewards with nan in environment 0, expected finite numbers\."),
+        ("base", 0, (1e39, False, False, {}), r"rewards with inf in environment 0, expected finite numbers\."),
+        ("base", 0, (1.0, None, False, {}), r"terminated = None, expected True or False\."),
+        ("base", 0, (1.0, False, 2, {}), r"truncated = 2, expected True or False\."),
+        ("base", 0, (1.0, False, False, None), r"info = None, expected a dict\."),
+        ("base", np.inf, (1.0, True, False, {}), "obs, the last ones of episodes, with inf in environment 0"),
+        ("subprocess", None, REST, r"obs = array\(\[0\.\]\) of shape \(1,\), expected \(3,\)"),
+        ("subprocess", 0, (None, False, False, {}), "the reward = None, expected one number"),
     ],
 )
-def test_a_malformed_step_ends_the_run_in_one_line(rest: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(EnvError, match=rf"^Environment 'Mine-v3': {message}") as error:
-        two_steps(monkeypatch, "base", VECTOR, np.zeros(3, np.float32), rest)
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("rest", "message"),
-    [
-        (REST, r"obs = array\(\[0\.\]\) of shape \(1,\), expected \(3,\)"),
-        ((None, False, False, {}), "the reward = None, expected one number"),
-    ],
-)
-def test_a_worker_process_is_not_restarted_for_it(
-    rest: Any, message: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_malformed_step_ends_the_run_in_one_line_and_restarts_no_worker(
+    manager: str, obs: Any, rest: Any, message: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(EnvError, match=rf"^Environment 'Mine-v3': step returned {message}"):
-        two_steps(monkeypatch, "subprocess", VECTOR, np.zeros(1), rest)
+    shown = np.zeros(1) if obs is None else np.full(3, obs, np.float32)
+    with pytest.raises(EnvError, match=rf"^Environment 'Mine-v3': step returned {message}") as error:
+        two_steps(monkeypatch, manager, VECTOR, shown, rest)
+    assert "\n" not in str(error.value)
     assert caplog.messages == []
 
 
@@ -170,11 +156,6 @@ def test_numbers_and_flags_of_other_types_are_cast(monkeypatch: pytest.MonkeyPat
     _, reward_N, terminated_N, truncated_N, info = two_steps(monkeypatch, "base", VECTOR, np.zeros(3), rest)
     assert (reward_N.tolist(), terminated_N.tolist(), truncated_N.tolist()) == ([2, 2], [True] * 2, [False] * 2)
     assert info["final_obs"].dtype == np.float32
-
-
-def test_a_last_observation_is_checked_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(EnvError, match=r"step returned obs, the last ones of episodes, with inf in environment 0"):
-        two_steps(monkeypatch, "base", VECTOR, [0, 0, np.inf], (1.0, True, False, {}))
 
 
 @pytest.mark.parametrize("missing", ["observation_space", "action_space"])
