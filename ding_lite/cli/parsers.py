@@ -189,10 +189,6 @@ def check_run_options(args: argparse.Namespace) -> None:
         raise ConfigError(f"{args.cluster_words[0]} is an option of a cluster: add --submit slurm, or leave it out.")
     if args.nproc < 1 or args.max_restarts < 0:
         raise ConfigError(f"expected --nproc >= 1 and --max-restarts >= 0, got {args.nproc} and {args.max_restarts}.")
-    if args.divide and args.mode == "rpc":
-        raise ConfigError(
-            "in mode rpc only the agent learns, and n_episode counts for each observer: leave out --divide."
-        )
 
 
 def check_seeds(args: argparse.Namespace) -> None:

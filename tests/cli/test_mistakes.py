@@ -35,7 +35,6 @@ resume run --nproc 0 | expected --nproc >= 1
 -m eval --ckpt x --nproc 2 | leave out --nproc
 -c x.py --load-path run | --ckpt (--load-path) and --episodes need -m eval
 -m eval --ckpt x --episodes 0 | expected --episodes >= 1, got 0
--m rpc -c x.py --divide | leave out --divide
 -m eval --ckpt x --divide | leave out --nproc, --max-restarts, --divide and
 -c missing.py | Config file 'missing.py' does not exist: give the path of a Python file.
 trian -c x.py | Unknown command 'trian'. Did you mean 'train'? See ding_lite --help.

@@ -168,7 +168,12 @@ def refuse() -> list[str]:
     differing = f"policy.learn.batch_size={60 + RANK}"
     discount = "{'type': 'linear', 'start': 0.9, 'end': 0.99, 'over': 9, 'by': 'iteration'}"
     told = []
-    mistakes = [["policy.lern.batch_size=8"], [differing], [f"policy.discount_factor={discount}"]]
+    mistakes = [
+        ["policy.lern.batch_size=8"],
+        [differing],
+        [f"policy.discount_factor={discount}"],
+        ["policy.divide=True"],
+    ]
     for pair, overrides in (*((own, mistake) for mistake in mistakes), (replay, [])):
         try:
             serial_pipeline_rpc(pair, 0, overrides=overrides)

@@ -112,10 +112,11 @@ def test_a_run_leaves_behind_what_other_runs_do(trained: tuple[Path, str]) -> No
 
 def test_configs_that_cannot_be_run_are_one_line_on_every_rank(compared: Any) -> None:
     for rank in RANKS:
-        unknown, differing, uncounted, other = compared[rank]["refused"]
+        unknown, differing, uncounted, divided, other = compared[rank]["refused"]
         assert "ConfigError: Unknown key 'policy.lern'" in unknown
         assert "policy.learn.batch_size is 60 on rank 0, 61 on rank 1, 62 on rank 2" in differing
         assert "policy.discount_factor.by: expected 'env_step', got 'iteration', because the observers" in uncounted
+        assert "policy.divide=True: in mode rpc only the agent learns" in divided
         assert "ConfigError" in other
         assert "serial_pipeline(...)" in other
     assert "calls the model's encoder twice" in compared[0]["pg"]["twice"]
