@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.distributed.launcher import Forked, free_port, start_forked
-from tests.survival.machines import ENVIRONMENT, ElasticJob, Machine
+from tests.distributed.launcher import Forked, finish, free_port, start_forked
+from tests.distributed.test_launchers import srun
+from tests.survival.common import CONFIGS, checkpoints, read_json, wait_until
+from tests.survival.machines import ELASTIC_WORDS, ENVIRONMENT, ElasticJob, Machine, check_record
 
 
 class Launcher(Machine):
@@ -65,3 +67,26 @@ def test_a_job_takes_a_launcher_in_goes_on_without_it_and_ends_at_a_signal(
     job.change(lambda: job.boot(second), rf"{first.name} joined \(rank .\)", first, second)
     job.change(second.kill, rf"{first.name} left \(rank .\)", first)
     job.end()
+
+
+@pytest.mark.slow
+def test_a_requeued_job_of_slurm_goes_on_with_fewer_nodes(tmp_path: Path) -> None:
+    words = ["-m", "ding_lite", "train", "-c", str(CONFIGS["cartpole dqn"]), "-s", "3", "--divide", "--resume"]
+    words += ["exp_name=run", *ELASTIC_WORDS]
+    envs = [srun(task, "127.0.0.[1-2]", 0, "1(x2)", free_port()) for task in range(2)]
+    tasks = [start_forked(words, {**env, "MASTER_PORT": envs[0]["MASTER_PORT"]}, tmp_path) for env in envs]
+    run = tmp_path / "run"
+    wait_until(lambda: len(checkpoints(run)) >= 2, tasks[0])
+    for task in tasks:
+        task.send_signal(signal.SIGUSR1)  # before the time limit
+    assert [finish(task, 60).returncode for task in tasks] == [128 + signal.SIGUSR1] * 2
+    reached = read_json(run / "result.json")["envstep"]
+    alone = srun(0, "127.0.0.1", 0, "1", free_port()) | {"SLURM_STEP_NUM_TASKS": "1"}
+    for steps in (reached + 800, reached):  # the second time, it is over
+        end = finish(start_forked([*words, f"max_env_step={steps}"], alone, tmp_path), 120)
+        assert end.returncode == 0, end.stderr
+    assert "has reached max_env_step=" in end.stderr
+    result = read_json(run / "result.json")
+    assert (result["world_size"], result["envstep"]) == (1, reached + 800)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    check_record(run)

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,33 @@ def test_a_run_that_continued_from_an_older_one_drops_the_newer(tmp_path: Path) 
     names = [f"{name}{part}" for name in ("iteration_10", "iteration_20_2") for part in ("", ".rank_0")]
     assert files(tmp_path) == ["ckpt_last", *names]
     assert newest(tmp_path, 21).skipped == []
+
+
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """Lose the right to read everything, which tests that are run by root would have."""
+    user = os.geteuid()
+    try:
+        os.seteuid(65534 if user == 0 else user)
+        yield
+    finally:
+        os.seteuid(user)
+
+
+@pytest.mark.parametrize("where", ["file", "directory"])
+def test_what_may_not_be_read(tmp_path: Path, where: str) -> None:
+    filled(tmp_path / "ckpt", 10, 20)
+    for folder in (tmp_path, *tmp_path.parents[:3]):  # pytest makes one more folder for each of several workers
+        folder.chmod(folder.stat().st_mode | 0o755)
+    part = tmp_path / "ckpt" / "iteration_20.rank_0.pth.tar"
+    (part if where == "file" else tmp_path / "ckpt").chmod(0)
+    with unprivileged():
+        if where == "file":
+            assert "iteration_20.rank_0.pth.tar': Permission denied" in newest(tmp_path / "ckpt", 10).skipped[0]
+        else:
+            with pytest.raises(CheckpointError, match=r"Cannot list '.*ckpt': Permission denied\.$"):
+                CheckpointStore(str(tmp_path / "ckpt"), 3)
+    (tmp_path / "ckpt").chmod(0o755)
 
 
 def test_what_was_not_continued_from_stays_until_the_next_checkpoint_is_committed(tmp_path: Path) -> None:
