@@ -68,21 +68,6 @@ def _quantile_error(
     return quantile_loss(q_BAK[sample_B, data.action], target_BJ, tau_BK, kappa=kappa)
 
 
-def quantile_td_loss(
-    q_BAK: Tensor,
-    next_q_BAJ: Tensor,
-    next_action_B: Tensor,
-    tau_BK: Tensor,
-    batch: dict[str, Any],
-    kappa: float = 1.0,
-) -> Tensor:
-    """Return the `quantile_loss` of the actions in a batch of `DQNPolicy._loss`, `[B]`; next values get no gradient."""
-    row_B = torch.arange(len(next_action_B), device=next_action_B.device)
-    next_theta_BJ = next_q_BAJ[row_B, next_action_B].detach().masked_fill(batch["done"][:, None], 0.0)
-    target_BJ = (batch["reward"] + batch["value_gamma"] * next_theta_BJ.t()).t()
-    return quantile_loss(q_BAK[row_B, batch["action"]], target_BJ, tau_BK, kappa)
-
-
 class iqn_nstep_td_data(NamedTuple):  # noqa: N801
     """Input of `iqn_nstep_td_error`; see `q_nstep_td_data` for what is not listed.
 

@@ -24,12 +24,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from ding_lite.model.distributional import FractionHead
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import weighted_mean
-from ding_lite.rl_utils.quantile import fqf_calculate_fraction_loss, quantile_td_loss
+from ding_lite.rl_utils.quantile import fqf_calculate_fraction_loss, quantile_loss
 from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
@@ -81,9 +82,12 @@ class FQFPolicy(DQNPolicy):
         """
         learn, action_B, weight_B = self._cfg.learn, batch["action"], batch.get("weight")
         online, target, next_action_B = self._outputs(batch, {"boundaries": True})
-        q_BAK, next_q_BAK = online["q"].transpose(1, 2), target["q"].transpose(1, 2)
-        loss_B = quantile_td_loss(q_BAK, next_q_BAK, next_action_B, online["quantiles_hats"], batch, learn.kappa)
-        loss_B = loss_B / (learn.kappa or 1.0)
+        row_B = torch.arange(len(action_B), device=action_B.device)
+        theta_BK = online["q"][row_B, :, action_B]
+        with torch.no_grad():
+            next_theta_BK = target["q"][row_B, :, next_action_B].masked_fill(batch["done"][:, None], 0.0)
+            target_BK = (batch["reward"] + batch["value_gamma"] * next_theta_BK.t()).t()
+        loss_B = quantile_loss(theta_BK, target_BK, online["quantiles_hats"], learn.kappa) / (learn.kappa or 1.0)
         quantile_term = weighted_mean(loss_B, weight_B)
         fraction_loss = fqf_calculate_fraction_loss(
             online["q_tau_i"], online["q"], online["quantiles"], action_B, weight_B

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import weighted_mean
-from ding_lite.rl_utils.quantile import quantile_td_loss
+from ding_lite.rl_utils.quantile import quantile_loss
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -59,8 +59,12 @@ class IQNPolicy(DQNPolicy):
         """Return the loss of the module's docstring, and detached figures; see `DQNPolicy._loss` for the batch."""
         tau, kappa = batch["noise"]["tau"], self._cfg.learn.kappa
         online, target, next_action_B = self._outputs(batch, {"tau": tau["online"]}, {"tau": tau["target"]})
-        q_BAK, next_q_BAK = online["q"].permute(1, 2, 0), target["q"].permute(1, 2, 0)
-        tau_BK = online["quantiles"].reshape(online["q"].shape[:2]).t()
-        loss_B = quantile_td_loss(q_BAK, next_q_BAK, next_action_B, tau_BK, batch, kappa) / (kappa or 1.0)
+        row_B = torch.arange(len(next_action_B), device=next_action_B.device)
+        theta_KB = online["q"][:, row_B, batch["action"]]
+        with torch.no_grad():
+            next_theta_KB = target["q"][:, row_B, next_action_B].masked_fill(batch["done"], 0.0)
+            target_KB = batch["reward"] + batch["value_gamma"] * next_theta_KB
+        tau_BK = online["quantiles"].reshape(theta_KB.shape).t()
+        loss_B = quantile_loss(theta_KB.t(), target_KB.t(), tau_BK, kappa) / (kappa or 1.0)
         loss = weighted_mean(loss_B, batch.get("weight"))
         return loss, {"priority": loss_B.detach(), "q_value": online["logit"].detach()}
