@@ -20,6 +20,7 @@ import contextlib
 import functools
 import json
 import os
+import secrets
 import select
 import selectors
 import signal
@@ -39,10 +40,15 @@ LAUNCH_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MAS
 
 
 def free_port() -> int:
-    """Return a port of this machine that nobody uses at the moment."""
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return int(server.getsockname()[1])
+    """Return a port of this machine that nobody uses at the moment.
+
+    It is below those that connections and "port 0" get: one of these could be taken again before a rank opens it.
+    """
+    while True:
+        port = 10_000 + secrets.randbelow(22_000)
+        with contextlib.suppress(OSError), socket.socket() as server:
+            server.bind(("127.0.0.1", port))
+            return port
 
 
 def say(line: str) -> None:
