@@ -201,7 +201,7 @@ def export_policy(policy: Policy, observation_space: gymnasium.Space[Any], units
     ending = os.path.splitext(path)[1]
     obs = draw_observations(observation_space, TRIALS)
     output = policy.act(obs, explore=False)
-    if list(tree_leaves(output.get("prev_state", {}))):  # that of agents without a memory is empty
+    if list(tree_leaves(output.get("prev_state", {}))):  # QMIX without a memory returns an empty dict
         raise AgentError(
             "A recurrent policy cannot be exported: its actions depend on a state. Load it with ding_lite.load."
         )

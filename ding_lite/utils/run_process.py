@@ -215,7 +215,7 @@ class SubmittedRun:
     def status(self) -> int | None:
         saves = os.path.isdir(self._directory) and is_active(self._directory)  # if it was cancelled
         if self._end is None and self._job.done(force_check=bool(self._signum)) and not saves:
-            try:  # of the task that failed, or else of the first
+            try:  # a failed task decides the end of a job of several tasks
                 results = [(128 + self._signum, "")] if self._signum else self._job.results()
                 self._end = max(results, key=lambda result: bool(result[0]))
             except RuntimeError as error:  # the job left no result; the message ends with its log
