@@ -79,10 +79,10 @@ def changes(tmp_path: Path, *overrides: str, **limits: int) -> list[str]:
     return changed_values(path, cfg, {"max_env_step": 400, **limits})
 
 
-def test_values_and_limits_are_told_with_those_before(tmp_path: Path) -> None:
+def test_changed_values_and_limits_are_listed_with_those_before(tmp_path: Path) -> None:
     schedule = "{'type': 'linear', 'start': 0.001, 'end': 0.0001, 'over': 100, 'by': 'iteration'}"
-    told = changes(tmp_path, f"policy.learn.learning_rate={schedule}", "env.stop_value=195", max_env_step=800)
-    assert told == [
+    listed = changes(tmp_path, f"policy.learn.learning_rate={schedule}", "env.stop_value=195", max_env_step=800)
+    assert listed == [
         "env.stop_value=195 (None at the start)",
         f"policy.learn.learning_rate={schedule} (0.001 at the start)",
         "max_env_step=800 (400 at the start)",

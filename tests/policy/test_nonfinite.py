@@ -1,4 +1,4 @@
-"""A loss or gradient that is not finite: noticed, told about, and without effect. Several ranks: tests/distributed."""
+"""A loss or gradient that is not finite: reported, and without effect. Several ranks: tests/distributed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def trained(*overrides: str) -> DQNPolicy:
 
 
 class Lagging(StepCheck):
-    """Decides as for a GPU: the optimizer is told, and the verdict is read at the next step."""
+    """Decides as for a GPU: the optimizer gets the verdict, and the next step reads it."""
 
     @staticmethod
     def _lags(norm: Tensor, optimizers: Collection[torch.optim.Optimizer]) -> bool:

@@ -240,14 +240,14 @@ class Outcome(NamedTuple):
 
 
 def command(fault: Fault, port: int) -> list[str]:
-    told = [*MODES[fault.mode], *COMMON, f"env.manager.type={fault.manager}", *fault.words]
-    told += [f"max_train_iter={ITERATIONS}"] if fault.reaches_its_limit else []
+    arguments = [*MODES[fault.mode], *COMMON, f"env.manager.type={fault.manager}", *fault.words]
+    arguments += [f"max_train_iter={ITERATIONS}"] if fault.reaches_its_limit else []
     if fault.by == "torchrun":
         options = ["--nproc_per_node=2", "--master_addr=127.0.0.1", f"--master_port={port}"]
         options += [f"--max-restarts={fault.restarts}", "-m", "ding_lite"]
-        return [sys.executable, "-m", "torch.distributed.run", *options, *told]
+        return [sys.executable, "-m", "torch.distributed.run", *options, *arguments]
     nproc = 1 if fault.by == "itself" else 2
-    return ding_lite("--nproc", str(nproc), "--max-restarts", str(fault.restarts), *told)
+    return ding_lite("--nproc", str(nproc), "--max-restarts", str(fault.restarts), *arguments)
 
 
 def inject(fault: Fault, folder: Path) -> Outcome:

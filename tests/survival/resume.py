@@ -93,11 +93,11 @@ CASES = [
 def command(case: Case, name: str, *words: str, launcher: bool = False, steps: int = 0) -> list[str]:
     """Return the command that trains into the folder `name`, on our own launcher if asked to, else on torch's."""
     mode = "serial" if case.what.endswith("dqn") else "serial_onpolicy"
-    told = ["-m", mode, "-c", str(CONFIGS[case.what]), "-s", "3", *COMMON, *WORDS[case.what], f"exp_name={name}"]
-    told += [f"env.manager.type={case.manager}", f"max_env_step={steps or STEPS[case.what] * case.ranks}", *words]
+    arguments = ["-m", mode, "-c", str(CONFIGS[case.what]), "-s", "3", *COMMON, *WORDS[case.what], f"exp_name={name}"]
+    arguments += [f"env.manager.type={case.manager}", f"max_env_step={steps or STEPS[case.what] * case.ranks}", *words]
     if launcher:
-        return ding_lite("--nproc", str(case.ranks), "--max-restarts", "1", *told)
-    return ding_lite(*told, ranks=case.ranks)
+        return ding_lite("--nproc", str(case.ranks), "--max-restarts", "1", *arguments)
+    return ding_lite(*arguments, ranks=case.ranks)
 
 
 def begin(words: list[str], cwd: Path) -> Forked:
@@ -133,7 +133,7 @@ def resume_command(case: Case, name: str, kill: str) -> list[str]:
 
 def kill_and_go_on(case: Case, cwd: Path, name: str, rng: random.Random) -> str:
     """Train, killing and resuming as the case says; compare with the reference; return what was done, in a line."""
-    whole, folder, told = reference(case, cwd), cwd / name, []
+    whole, folder, kills = reference(case, cwd), cwd / name, []
     last = read_json(whole / "result.json")["train_iter"]
     restarts = case.kills[0].startswith("restart")
     steps = (STEPS[case.what] * case.ranks * 4) // 5 if "longer" in case.kills else 0
@@ -150,7 +150,7 @@ def kill_and_go_on(case: Case, cwd: Path, name: str, rng: random.Random) -> str:
                 assert ended.returncode == (-9 if kill in ("job", "longer") else 1), ended.stderr[-3000:]
                 assert not (folder / "result.json").exists(), "ended before it was killed"
                 newest, train_iter = checkpoints(folder)[-1]
-                told.append(f"{kill} killed at iteration {logged_iter(folder)}, resumed from {train_iter}")
+                kills.append(f"{kill} killed at iteration {logged_iter(folder)}, resumed from {train_iter}")
                 process = begin(resume_command(case, name, kill), cwd)
         ended = finish(process, TIMEOUT)
     finally:
@@ -160,7 +160,7 @@ def kill_and_go_on(case: Case, cwd: Path, name: str, rng: random.Random) -> str:
     resumed = f"resumed from {newest}: " if not restarts else "resumed from iteration_"
     assert resumed in ended.stderr, ended.stderr
     compare_runs(whole, folder, restarts=len(case.kills))
-    return ", ".join(told) or f"{case.kills[0]} at iteration {moment}"
+    return ", ".join(kills) or f"{case.kills[0]} at iteration {moment}"
 
 
 def reached(folder: Path, moment: int) -> bool:

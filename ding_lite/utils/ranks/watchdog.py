@@ -210,7 +210,8 @@ class Watchdog:
 
     def _look(self) -> str:
         """Publish a report, and return what is wrong with other ranks or the store, if anything."""
-        gone = {peer.rank for peer in self._peers if self._near(peer) and not peer.state}  # before their last words
+        # Found before the reports are read: one that reports and ends in between has given its cause.
+        gone = {peer.rank for peer in self._peers if self._near(peer) and not peer.state}
         error = self._exchange()
         if self._published != NO_CAUSE:
             return self._published
