@@ -26,6 +26,7 @@ CONFIGS = {
     "cartpole dqn": ROOT / "dizoo/classic_control/cartpole/config/cartpole_dqn_config.py",
     "cartpole ppo": ROOT / "dizoo/classic_control/cartpole/config/cartpole_ppo_config.py",
     "pong dqn": ROOT / "dizoo/atari/pong_dqn_ddp_config.py",
+    "masked taxi dqn": ROOT / "dizoo/taxi/config/taxi_dqn_config.py",
     "pong ppo": ROOT / "dizoo/atari/config/serial/pong/pong_ppo_config.py",
 }
 

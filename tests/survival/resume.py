@@ -51,6 +51,10 @@ WORDS = {
         *PPO, *CARTPOLE, "policy.collect.n_sample=64", "policy.learn.batch_size=32", f"{SAVE}=50",
         "policy.eval.evaluator.eval_freq=60",
     ],
+    "masked taxi dqn": [
+        *DQN, *CARTPOLE, "env.wrappers=['ding_lite.envs.masks:ActionMask']", "env.max_episode_steps=40",
+        "policy.random_collect_size=64", "policy.eval.evaluator.eval_freq=60", f"{SAVE}=50",
+    ],
     "pong dqn": [
         *DQN, *PONG, "policy.random_collect_size=16", "policy.collect.n_sample=8", "policy.learn.batch_size=8",
         "policy.learn.update_per_collect=2", "policy.eval.evaluator.eval_freq=22", f"{SAVE}=20",
@@ -60,7 +64,8 @@ WORDS = {
         f"{SAVE}=20",
     ],
 }  # fmt: skip
-STEPS = {"cartpole dqn": 600, "cartpole ppo": 1024, "pong dqn": 400, "pong ppo": 800}  # env steps of a rank
+# env steps of a rank
+STEPS = {"cartpole dqn": 600, "cartpole ppo": 1024, "masked taxi dqn": 600, "pong dqn": 400, "pong ppo": 800}
 
 
 class Case(NamedTuple):
@@ -81,7 +86,7 @@ ONE_RANK, TWO_RANKS = (
     (("job",), ("rank 0",), ("rank 1", "job"), ("longer",), ("restart 1",)),
 )
 RUNS = [(f"cartpole {kind}", manager) for kind in ("dqn", "ppo") for manager in ("base", "subprocess")]
-RUNS += [("pong dqn", "native"), ("pong ppo", "native")]
+RUNS += [("masked taxi dqn", "subprocess"), ("pong dqn", "native"), ("pong ppo", "native")]
 CASES = [
     Case(what, manager, ranks, kills)
     for ranks, ways in ((1, ONE_RANK), (2, TWO_RANKS))
