@@ -255,5 +255,5 @@ class Sweep(Command):
         space, words = read_words(args.words)
         limits, words = split_words(words)
         pair = read_pair(args.config)
-        saved_limits = check_limits(pair, limits, [*words, *to_words(first_values(space))])
-        raise SystemExit(Sweep(args, pair, space, words, limits).run(saved_limits))
+        check_limits(pair, limits, [*words, *to_words(first_values(space))])
+        raise SystemExit(Sweep(args, pair, space, words, limits).run())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
+import math
 import signal
 import sys
 import time
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import optuna
+from optuna.samplers import BruteForceSampler, RandomSampler, TPESampler
 from optuna.storages._heartbeat import get_heartbeat_thread
 from optuna.trial import FrozenTrial, Trial, TrialState
 from tqdm import tqdm
@@ -35,9 +36,9 @@ from ding_lite.sweep.study import (
     Space,
     Value,
     check_space,
+    count_points,
     first_number,
     first_values,
-    grid,
     open_study,
     to_words,
 )
@@ -59,8 +60,7 @@ PERIOD = 0.5  # seconds between two checks of the runs
 MAX_FAILURES = 3  # failed trials of this process, without any other, after which it gives up
 TRIALS = 20  # default of --trials; a grid has one for each of its points
 MARKS = 20  # moments at which runs with a limit are compared
-FAR = 10**6  # more than the evaluations of a run without a limit
-LIMITS = {"max_env_step": ("envstep", "env steps"), "max_train_iter": ("train_iter", "learner iterations")}
+LIMITS = {"max_env_step": "envstep", "max_train_iter": "train_iter"}  # and what a record calls them
 Steps = Generator[None, None, Any]  # pauses until the next check
 
 
@@ -98,23 +98,18 @@ class Sweep:
         self._train_words = ["-c", args.config, *self._options, *["--divide"] * args.divide, *group, *words]
         self._seeds = args.seeds or [first.seed]
         limit = next((limit for limit in LIMITS if limit in limits), "max_env_step")
-        self._limit, (self._axis, unit) = limits.get(limit, 0), LIMITS[limit]
-        self._unit = unit if self._limit else "evaluations"
-        self._grid = grid(self._space) if args.sampler == "grid" else []
-        self._trials = min(args.trials or len(self._grid), len(self._grid)) if self._grid else args.trials or TRIALS
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"Cannot make the sweep's directory '{self._folder}': {error.strerror}.") from None
+        self._limit, self._axis = limits.get(limit, 0), LIMITS[limit]
+        points = count_points(self._space) if args.sampler == "grid" else math.inf
+        self._trials = int(min(args.trials or (TRIALS if points == math.inf else points), points))
         self._executor = open_cluster(args, self._folder)
-        tpe = optuna.samplers.TPESampler(constant_liar=True)  # simultaneous trials then try different values
-        warm_up = self._limit // 4 + 1 if self._limit else MARKS // 4  # a quarter of the first run
-        median = optuna.pruners.MedianPruner(n_startup_trials=args.prune_after, n_warmup_steps=warm_up)
+        samplers = {"tpe": TPESampler(constant_liar=True), "random": RandomSampler(), "grid": BruteForceSampler()}
+        first_quarter = self._limit // 4 + 1  # of the first run
+        median = optuna.pruners.MedianPruner(n_startup_trials=args.prune_after, n_warmup_steps=first_quarter)
         self._study = open_study(
             args.storage or str(self._folder / "journal.log"),
             self._problem(first),
             study_name=name,
-            sampler=tpe if args.sampler == "tpe" else optuna.samplers.RandomSampler(),
+            sampler=samplers[args.sampler],
             pruner=median if args.pruner == "median" else optuna.pruners.NopPruner(),
         )
         self._active: dict[int, tuple[Trial, Steps]] = {}
@@ -123,25 +118,23 @@ class Sweep:
         self._signalled: Callable[[], int] = int
         self._failed, self._succeeded = 0, False
 
-    def run(self, limits: dict[str, int]) -> int:
-        """Run trials until all of the study have ended, write the outcome, and return the exit status.
-
-        `limits` are those of each run, by their names in a saved config.
-        """
-        with passing_signals_on(lambda: self._processes.values()) as self._signalled:
-            try:
-                self._run_trials()
-            except (OSError, optuna.exceptions.StorageInternalError) as error:
-                raise UserError(
-                    f"The sweep's storage fails, so its runs were stopped: {hide_passwords(str(error))}. Repeat the "
-                    "command to continue."
-                ) from None
-            finally:  # the runs save and end
-                for process in self._processes.values():
-                    process.send_signal(signal.SIGTERM)
-                for _, steps in self._active.values():
-                    steps.close()
-            best = write_outcome(self._study, self._folder, self._unit, self._compile, limits)
+    def run(self) -> int:
+        """Run trials until all of the study have ended, write the outcome, and return the exit status."""
+        try:
+            with passing_signals_on(lambda: self._processes.values()) as self._signalled:
+                try:
+                    self._run_trials()
+                finally:  # the runs save and end
+                    for process in self._processes.values():
+                        process.send_signal(signal.SIGTERM)
+                    for _, steps in self._active.values():
+                        steps.close()
+                best = write_outcome(self._study, self._folder, self._compile, self._limits)
+        except (OSError, optuna.exceptions.StorageInternalError) as error:
+            raise UserError(
+                f"The sweep's storage or directory fails, so its runs were stopped: {hide_passwords(str(error))}. "
+                "Repeat the command to continue."
+            ) from None
         return 128 + self._signalled() if self._signalled() else int(not best)
 
     def _run_trials(self) -> None:
@@ -150,7 +143,7 @@ class Sweep:
         with tqdm(total=self._trials, bar_format=layout, dynamic_ncols=True, disable=not sys.stderr.isatty()) as bar:
             while True:
                 while len(self._active) < self._args.jobs and not self._ends:
-                    trial = self._study.claim(self._space, self._trials, self._grid)
+                    trial = self._study.claim(self._space, self._trials, distinct=self._args.sampler == "grid")
                     if trial is None:
                         break
                     self._active[trial.number] = trial, self._try(trial)
@@ -162,8 +155,7 @@ class Sweep:
                         del self._active[number]
                         bar.write(f"trial {number} {ending} ({show_values(trial.params)})", file=sys.stderr)
                 bar.n = len(self._study.count()) - len(unfinished)
-                what = "trial" if self._active else "waiting for trials of other processes:"
-                bar.set_description_str(f"{what} {', '.join(map(str, self._active or unfinished))}")
+                bar.set_description_str(f"running: {', '.join(map(str, unfinished))}")
                 time.sleep(PERIOD)
         if self._ends and not self._signalled():
             raise UserError(f"The first {MAX_FAILURES} trials failed, so the sweep ends: see the lines above.")
@@ -185,6 +177,7 @@ class Sweep:
         except optuna.TrialPruned:
             state, ending = TrialState.PRUNED, "pruned"
         except RunFailedError as error:
+            trial.set_user_attr(ERROR, str(error))
             ending = f"failed: {error}"
         except RunInterruptedError:
             self._study.retry(trial)
@@ -201,16 +194,13 @@ class Sweep:
         scores: list[float] = []
         with get_heartbeat_thread(trial._trial_id, self._study._storage):
             for seed in self._seeds:
-                try:
-                    scores.append((yield from self._train(trial, seed, scores)))
-                except RunFailedError as error:
-                    trial.set_user_attr(ERROR, str(error))
-                    raise
+                scores.append((yield from self._train(trial, seed, scores)))
         return sum(scores) / len(scores)
 
     def _train(self, trial: Trial, seed: int, before: Sequence[float]) -> Steps:
         """Train with a seed, or continue its run, and return its score."""
-        run = self._find_run(trial, seed)
+        name = str(trial.user_attrs.get(RUNS, {}).get(str(seed), "none"))  # "none": there is no such directory
+        run = Evaluations(self._folder / Path(name).name)  # nowhere else, because others may write into the storage
         while run.directory.is_dir() and is_active(run.directory):  # the run still writes its last checkpoint
             yield
         if read_result(str(run.directory)).get("stop_reason", "interrupted") != "interrupted":
@@ -230,16 +220,6 @@ class Sweep:
         if not values:
             raise RunFailedError(f"{run.directory} has recorded no evaluation")
         return self._score(values)
-
-    def _find_run(self, trial: Trial, seed: int) -> Evaluations:
-        """Return the run to continue; its directory does not exist if there is none."""
-        name = trial.user_attrs.get(RUNS, {}).get(str(seed), "none")
-        if name != os.path.basename(str(name)) or name in ("", ".", ".."):  # others may write into the storage
-            raise UserError(
-                f"The sweep's storage says that trial {trial.number} writes into {name!r}: expected the name of a "
-                f"directory in '{self._folder}'. Who else writes into the storage? Start another sweep with -o DIR."
-            )
-        return Evaluations(self._folder / name)
 
     def _execute(self, trial: Trial, run: Evaluations, before: Sequence[float], words: Sequence[str]) -> Steps:
         """Start a process with the words after `ding_lite` and wait for its end. Return why it failed, or ""."""
@@ -267,11 +247,11 @@ class Sweep:
     def _falls_behind(self, trial: Trial, run: Evaluations, before: Sequence[float], ended: bool) -> bool:
         """Report new marks of a run, and return whether the pruner ends the trial.
 
-        The value of a mark is the mean over the scores of the seeds before it and that of this seed so far. It is
-        compared with those of other trials at the same mark of the same seed.
+        Runs without a limit are not compared. The value of a mark is the mean over the scores of the seeds before it
+        and that of this seed so far; it is compared with those of other trials at the same mark of the same seed.
         """
-        marks = self._marks(run, ended)
-        start, last = len(before) * (self._limit or FAR), self._reported.get(trial.number, -1)
+        marks = self._marks(run, ended) if self._limit else {}
+        start, last = len(before) * self._limit, self._reported.get(trial.number, -1)
         new = [mark for mark in marks if start + mark > last]
         for mark in new:
             self._reported[trial.number] = start + mark
@@ -282,12 +262,9 @@ class Sweep:
     def _marks(self, run: Evaluations, ended: bool) -> dict[int, float]:
         """Return the score of a run so far at each mark that it has passed.
 
-        Runs with a limit are compared at `MARKS` moments, so that their evaluations may be at different ones. Without a
-        limit, each evaluation is a mark. A run that has ended keeps its score at the marks that it did not reach.
+        Evaluations may be at other moments. A run that has ended keeps its score at the marks that it did not reach.
         """
         points = [(record[self._axis], record[RETURN]) for record in run.read() if record.get(RETURN) is not None]
-        if not self._limit:
-            return {k: self._score([value for _, value in points[: k + 1]]) for k in range(len(points))}
         reached = max((record[self._axis] for record in run.read()), default=0)
         marks = [self._limit * (part + 1) // MARKS for part in range(MARKS)]
         passed = {mark: [y for x, y in points if x <= mark] for mark in marks if ended or reached > mark}
@@ -311,23 +288,14 @@ class Sweep:
 TABLE, BEST = "trials.csv", "best_config.py"
 WIDTH, SHOWN, DIGITS = 80, 20, 4  # the table's characters in a line, trials, and significant digits of a value
 ENDINGS = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
-PICTURES = {  # Optuna's functions, and the numbers of complete trials and of keys that they need
-    "curves.png": ("plot_intermediate_values", 1, 1),
-    "history.png": ("plot_optimization_history", 1, 1),
-    "slices.png": ("plot_slice", 2, 1),
-    "importances.png": ("plot_param_importances", 2, 2),
-    "parallel_coordinates.png": ("plot_parallel_coordinate", 2, 2),
-}
+PICTURES = ("optimization_history", "slice", "param_importances", "parallel_coordinate")  # of Optuna
 PANEL = 5  # inches: the width of a panel of slices
 
 
-def write_outcome(
-    study: SharedStudy, folder: Path, unit: str, compiles: Callable[..., Any], limits: dict[str, int]
-) -> bool:
+def write_outcome(study: SharedStudy, folder: Path, compiles: Callable[..., Any], limits: dict[str, int]) -> bool:
     """Print the trials, write table, best config and pictures into `folder`, and return whether there is a best trial.
 
-    `compiles` compiles the config with values for some keys, and words `key=value`; `limits` have their names in a
-    saved config. Runs are compared at marks that are counted in `unit`.
+    `compiles` compiles the config with values for some keys, and words `key=value`; `limits` are those of each run.
     """
     trials, complete = study.count(*ENDINGS), study.count(TrialState.COMPLETE)
     if trials:
@@ -337,18 +305,16 @@ def write_outcome(
         print(f"... and {len(trials) - SHOWN} more, see {folder / TABLE}")
     if left := len(study.count(*UNFINISHED)):
         print(f"{'1 trial has' if left == 1 else f'{left} trials have'} not ended: repeat the command to continue.")
-    try:
-        (folder / TABLE).write_text(tabulate(trials, whole=True).csv() + "\n", encoding="utf-8")
-        if complete:
-            best = study.best_trial
-            save_config(compiles(best.params, f"exp_name={folder.name}_best"), folder / BEST, "", **limits)
-            print(f"best: trial {best.number} with {show_number(best.value)}, {folder / BEST}")
-        else:
-            print("No trial is complete, so there is no best config.")
-    except OSError as error:
-        raise UserError(f"Cannot write into '{folder}': {error.strerror}.") from None
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / TABLE).write_text(tabulate(trials, whole=True).csv() + "\n", encoding="utf-8")
+    if complete:
+        best = study.best_trial
+        save_config(compiles(best.params, f"exp_name={folder.name}_best"), folder / BEST, "", **limits)
+        print(f"best: trial {best.number} with {show_number(best.value)}, {folder / BEST}")
+    else:
+        print("No trial is complete, so there is no best config.")
     with suppress(UserError):  # matplotlib is not installed
-        if pictures := draw_pictures(study, folder, unit):
+        if len(complete) > 1 and (pictures := draw_pictures(study, folder)):
             print(f"pictures: {', '.join(pictures)} in {folder}")
     return bool(complete)
 
@@ -371,38 +337,26 @@ def show_values(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={short_value(value, DIGITS)}" for name, value in names)
 
 
-def draw_pictures(study: SharedStudy, folder: Path, unit: str) -> list[str]:
-    """Draw those of Optuna's pictures that have enough trials, and return the names of the files."""
+def draw_pictures(study: SharedStudy, folder: Path) -> list[str]:
+    """Draw Optuna's pictures of the complete trials, and return the names of the files."""
     load_extra("matplotlib", "plot").use("Agg")
     figures, plots = load_extra("matplotlib.pyplot", "plot"), load_extra("optuna.visualization.matplotlib", "sweep")
-    complete, drawn = study.count(TrialState.COMPLETE), list[str]()
-    keys = list(complete[0].params) if complete else []
-    copy = _with_short_keys(study, keys, unit) if complete else study
-    for name, (function, enough, fewest) in PICTURES.items():
-        if len(complete) < enough or len(keys) < fewest:
-            continue
+    keys, drawn = list(study.best_trial.params), list[str]()
+    short = dict(zip(keys, shorten(keys), strict=True))  # names that fit under a panel
+    copy = optuna.create_study(direction="maximize")
+    for trial in study.trials:  # all of them, which keeps their numbers
+        trial.params = {short[key]: value for key, value in trial.params.items()}
+        trial.distributions = {short[key]: kind for key, kind in trial.distributions.items()}
+        copy.add_trial(trial)
+    for name in PICTURES:
         with warnings.catch_warnings(), suppress(ValueError, RuntimeError, ImportError):  # too few trials for it
             warnings.simplefilter("ignore")
-            axes = getattr(plots, function)(copy, **({} if name == "curves.png" else {"target_name": "score"}))
-            if name == "curves.png":
-                axes.set(title="", xlabel=unit, ylabel="score so far")
-            if name == "slices.png":
+            getattr(plots, f"plot_{name}")(copy, target_name="score")
+            if name == "slice":
                 figures.gcf().set_size_inches(PANEL * max(len(keys), 2), 4)
                 for panel in figures.gcf().axes:  # or the numbers at logarithmic axes overlap
                     panel.tick_params("x", which="both", rotation=90)
-            figures.savefig(folder / name, dpi=150, bbox_inches="tight")
-            drawn.append(name)
+            figures.savefig(folder / f"{name}.png", dpi=150, bbox_inches="tight")
+            drawn.append(f"{name}.png")
     figures.close("all")
     return drawn
-
-
-def _with_short_keys(study: SharedStudy, keys: Sequence[str], unit: str) -> optuna.Study:
-    """Return a copy of a study, in memory, whose keys have names that fit under a panel."""
-    copy, names = optuna.create_study(direction="maximize"), dict(zip(keys, shorten(keys), strict=True))
-    for trial in study.trials:  # all of them, which keeps their numbers
-        trial.params = {names[key]: value for key, value in trial.params.items()}
-        trial.distributions = {names[key]: kind for key, kind in trial.distributions.items()}
-        if unit == "evaluations":  # without the distance between the runs of a trial
-            trial.intermediate_values = dict(enumerate(trial.intermediate_values.values(), 1))
-        copy.add_trial(trial)
-    return copy

@@ -10,12 +10,12 @@ with its values and attributes is queued in its place, and continues its runs.
 from __future__ import annotations
 
 import ast
-import itertools
 import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +37,7 @@ RUNS, ERROR = "runs", "error"  # attributes of a trial
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 RANGE = re.compile(rf"({NUMBER})\.\.({NUMBER})((?::[^:]*)*)")
 FORM = "low..high with :log, :int or a step, such as 1e-4..1e-2:log, 1..5:int and 0.5..0.9:0.1"
-UNSWEPT = {
-    "exp_name": "name the sweep's directory with -o",
-    "seed": "give the seeds of each trial with --seeds",
-    "max_env_step": "give one limit for all trials",
-    "max_train_iter": "give one limit for all trials",
-}
+UNSWEPT = ("exp_name", "seed", "max_env_step", "max_train_iter")
 Value = bool | int | float | str | None
 Distribution = CategoricalDistribution | FloatDistribution | IntDistribution
 Space = dict[str, Distribution]  # by dotted keys of the config
@@ -82,26 +77,21 @@ class SharedStudy(optuna.Study):
         found = self.get_trials(deepcopy=False, states=states or None)
         return [trial for trial in found if trial.state != TrialState.FAIL or ERROR in trial.user_attrs]
 
-    def claim(self, space: Space, limit: int, grid: Sequence[Mapping[str, Value]]) -> Trial | None:
-        """Return a trial for this process, one that was interrupted if there is any; None if all have been taken.
+    def claim(self, space: Space, limit: int, distinct: bool = False) -> Trial | None:
+        """Return a trial for this process, one that was interrupted if there is any; None if `limit` have been taken.
 
-        The study has `limit` trials, of the values in `grid` or, if it is empty, of values that the sampler chooses.
+        `distinct`: no two trials may have the same values.
         """
         optuna.storages.fail_stale_trials(self)
         counting = self.count()
-        if all(trial.state != TrialState.WAITING for trial in counting):
-            taken = [_values(trial) for trial in counting]
-            untried = next((values for values in grid if values not in taken), None)
-            if len(counting) >= limit or (grid and not untried):
-                return None
-            if untried:
-                self.enqueue_trial(dict(untried))
+        if len(counting) >= limit and all(trial.state != TrialState.WAITING for trial in counting):
+            return None
         trial = self.ask(dict(space))
         self._storage.record_heartbeat(trial._trial_id)  # type: ignore[attr-defined]  # until its own thread does
-        # Two processes may have taken the last trial, or the same place of the grid; the later one drops it.
+        # Two processes may have taken the last trial, or the same values; the later one drops it.
         counting = sorted(self.count(), key=lambda each: (first_number(each), each.number))
         place = [each.number for each in counting].index(trial.number)
-        if place < limit and not (grid and _values(counting[place]) in map(_values, counting[:place])):
+        if place < limit and not (distinct and trial.params in [_values(each) for each in counting[:place]]):
             return trial
         self.tell(trial, state=TrialState.FAIL)
         return None
@@ -112,6 +102,9 @@ class SharedStudy(optuna.Study):
             self.tell(trial, state=TrialState.FAIL)
             RetryHeartbeatStaleTrialCallback()(self, self.trials[trial.number])
 
+    def stop(self) -> None:
+        """Do nothing: the sampler of a grid calls it when all points are taken, and `claim` returns None then."""
+
 
 def open_study(storage: str, problem: Mapping[str, Any], **options: Any) -> SharedStudy:
     """Create a study with Optuna's `options`, or open it if it exists. All its processes must agree on the `problem`.
@@ -120,7 +113,9 @@ def open_study(storage: str, problem: Mapping[str, Any], **options: Any) -> Shar
     """
     filled = fill_in(storage)
     try:
-        opened = _open_database(filled) if "://" in filled else _open_journal(Path(filled))
+        retry = {"heartbeat_stale_trial_callback": RetryHeartbeatStaleTrialCallback()}
+        database = partial(RDBStorage, heartbeat_interval=HEARTBEAT, grace_period=GRACE, **retry)
+        opened = database(filled) if "://" in filled else _open_journal(Path(filled))
         optuna.create_study(storage=opened, direction="maximize", load_if_exists=True, **options)
         study = SharedStudy(storage=opened, **options)
         before = study.user_attrs
@@ -138,11 +133,6 @@ def open_study(storage: str, problem: Mapping[str, Any], **options: Any) -> Shar
             "its command to continue it, or start another one with -o DIR."
         )
     return study
-
-
-def _open_database(url: str) -> RDBStorage:
-    retry = RetryHeartbeatStaleTrialCallback()
-    return RDBStorage(url, heartbeat_interval=HEARTBEAT, grace_period=GRACE, heartbeat_stale_trial_callback=retry)
 
 
 def _open_journal(path: Path) -> HeartbeatJournal:
@@ -180,20 +170,22 @@ def read_words(words: Sequence[str]) -> tuple[Space, list[str]]:
         if distribution is None:
             same.append(word)
         elif key in UNSWEPT:
-            raise ConfigError(f"A sweep cannot vary {key}: {UNSWEPT[key]}.")
+            raise ConfigError(f"A sweep cannot vary {key}: see the options -o and -s, and give one limit.")
         else:
             space[key] = distribution
     if not space:
-        key, _, text = next((word for word in words if ".." in word.partition("=")[2]), "").partition("=")
-        if text:
-            raise ConfigError(f"{key}: expected {FORM}, got '{text}'.")
         raise ConfigError(f"A sweep needs a key that differs: a list such as key=32,64, or {FORM}.")
     return space, same
 
 
 def _read_choice(key: str, text: str) -> Distribution | None:
     """Return a choice, None if the text is one value. Lists and dicts stay strings, which the config parses again."""
-    choices, values = split_choices(text), list[Value]()
+    source, values = f"({text},)", list[Value]()
+    try:  # commas inside brackets and quotes separate nothing
+        elements: Any = ast.parse(source, mode="eval").body
+        choices = [ast.get_source_segment(source, element) or "" for element in elements.elts]
+    except (SyntaxError, ValueError):
+        choices = [part.strip() for part in text.split(",")]
     for choice in choices:
         try:
             value = ast.literal_eval(choice)
@@ -205,17 +197,6 @@ def _read_choice(key: str, text: str) -> Distribution | None:
     return CategoricalDistribution(values) if len(values) > 1 else None
 
 
-def split_choices(text: str) -> list[str]:
-    """Return the parts of a string between its commas, except those inside brackets and quotes."""
-    source = f"({text},)"
-    try:
-        values: Any = ast.parse(source, mode="eval").body
-        parts = [ast.get_source_segment(source, value) or "" for value in values.elts]
-    except (SyntaxError, ValueError):
-        parts = text.split(",")
-    return [part.strip() for part in parts]
-
-
 def _read_range(key: str, text: str) -> Distribution | None:
     """Return a range, None if the text does not look like one."""
     match = RANGE.fullmatch(text)
@@ -224,19 +205,17 @@ def _read_range(key: str, text: str) -> Distribution | None:
     low, high, options = float(match[1]), float(match[2]), match[3].split(":")[1:]
     steps = [float(option) for option in options if re.fullmatch(NUMBER, option)]
     names = [option for option in options if not re.fullmatch(NUMBER, option)]
-    log, whole = "log" in names, "int" in names
-    mistakes = {
-        f"expected {FORM}": not {"log", "int"}.issuperset(names) or len(steps) > 1,
-        "expected two ends, the lower one first": not low < high < math.inf,
-        "expected two ends above 0 and no step for a logarithmic range": log and (low <= 0 or steps),
-        "expected a step above 0 and at most the width of the range": steps and not 0 < steps[0] <= high - low,
-        "expected whole numbers for :int": whole and not all(value.is_integer() for value in (low, high, *steps)),
-    }
-    for mistake in (mistake for mistake, made in mistakes.items() if made):
-        raise ConfigError(f"{key}: {mistake}, got '{text}'.")
-    if whole:
-        return IntDistribution(int(low), int(high), log, int(steps[0]) if steps else 1)
-    return FloatDistribution(low, high, log, steps[0] if steps else None)
+    form = len(steps) < 2 and {"log", "int"}.issuperset(names) and low < high < math.inf
+    fits = all(step <= high - low for step in steps)
+    if not (form and fits) or ("int" in names and not all(value.is_integer() for value in (low, high, *steps))):
+        raise ConfigError(f"{key}: expected {FORM}, got '{text}'.")
+    step = steps[0] if steps else None
+    try:
+        if "int" in names:
+            return IntDistribution(int(low), int(high), "log" in names, int(step or 1))
+        return FloatDistribution(low, high, "log" in names, step)
+    except ValueError as error:
+        raise ConfigError(f"{key}={text}: {error}") from None
 
 
 def examples(distribution: Distribution) -> list[Value]:
@@ -269,21 +248,17 @@ def check_space(space: Space, compiles: Callable[[Mapping[str, Value]], object])
     return checked
 
 
-def grid(space: Space) -> list[dict[str, Value]]:
-    """Return all combinations of the values of the keys."""
-    values = [_all_values(key, distribution) for key, distribution in space.items()]
-    return [dict(zip(space, place, strict=True)) for place in itertools.product(*values)]
-
-
-def _all_values(key: str, distribution: Distribution) -> list[Value]:
-    if isinstance(distribution, CategoricalDistribution):
-        return list(distribution.choices)
-    if distribution.step is None or distribution.log:
-        raise ConfigError(f"{key}: a grid needs a list such as 0.001,0.003,0.01 or a step, not a range of all numbers.")
-    low, high, step = distribution.low, distribution.high, distribution.step
-    if isinstance(distribution, IntDistribution):
-        return list(range(distribution.low, distribution.high + 1, distribution.step))
-    return [float(f"{low + k * step:.12g}") for k in range(math.floor((high - low) / step + 1e-9) + 1)]
+def count_points(space: Space) -> int:
+    """Return the number of all combinations of the values of the keys."""
+    number = 1
+    for key, kind in space.items():
+        if isinstance(kind, CategoricalDistribution):
+            number *= len(kind.choices)
+        elif kind.step is None:
+            raise ConfigError(f"{key}: a grid needs a list such as 0.001,0.01 or a step, not a range of all numbers.")
+        else:
+            number *= round((kind.high - kind.low) / kind.step) + 1  # Optuna has moved `high` to the last step
+    return number
 
 
 def to_words(values: Mapping[str, Value]) -> list[str]:

@@ -81,7 +81,7 @@ sweep -c {c} -s 0 1 -s 0 | -s: seed 0 is given twice
 sweep -c {c} policy.learn.learning_rat=1e-4..1e-2 | Unknown key 'policy.learn.learning_rat'. Did you mean
 sweep -c {c} policy.learn.batch_size=32,64.5 | policy.learn.batch_size: expected
 sweep -c {c} policy.learn.batch_size=0..64 | policy.learn.batch_size: expected
-sweep -c {c} policy.learn.learning_rate=a..b | policy.learn.learning_rate: expected low..high with :log
+sweep -c {c} policy.learn.learning_rate=a..b | A sweep needs a key that differs
 sweep -c {c} policy=dqn,dqnn | 'dqnn'
 sweep -c {c} policy.learn.batch_size=32 | A sweep needs a key that differs
 sweep -c {c} policy.nstep=1,3 max_env_step=0 | max_env_step: expected a whole number above 0
@@ -89,7 +89,7 @@ sweep -c {c} policy.nstep=1,3 --trials 0 | expected --trials >= 1, got 0.
 sweep -c {c} policy.nstep=1,3 --jobs 0 | expected --jobs >= 1, got 0.
 sweep -c {c} policy.learn.learning_rate=1e-4..1e-2 --sampler grid | policy.learn.learning_rate: a grid needs a list
 sweep -c {c} policy.nstep=1,3 --storage nodb://x/y | Cannot open the storage
-sweep -c {c} policy.nstep=1,3 -o there.py/sweep | Cannot make the sweep's directory 'there.py/sweep'
+sweep -c {c} policy.nstep=1,3 -o there.py/sweep | Cannot open the storage 'there.py/sweep/journal.log'
 """
 PACKAGES = {
     "sweep": ["optuna"],

@@ -31,10 +31,8 @@ def create_study(folder: Path, *values: float | None, words: Sequence[str] = WOR
     """Return a study with complete trials of some values; None: a failed one."""
     study = open_study(str(folder / "journal.log"), {}, study_name="mine", sampler=RandomSampler(seed=1))
     for value in values:
-        trial = study.claim(read_words(words)[0], 100, ())
+        trial = study.claim(read_words(words)[0], 100)
         assert trial is not None
-        for step in range(50, 2001, 50):
-            trial.report(step + (value or 0.0), step)
         if value is None:
             trial.set_user_attr(ERROR, "too bad")
         study.tell(trial, value, TrialState.FAIL if value is None else TrialState.COMPLETE)
@@ -47,7 +45,7 @@ def compiles(values: dict[str, Any], *words: str) -> Any:
 
 def test_the_best_trial_comes_first_and_its_config_compiles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = create_study(tmp_path, 1.0, None, 3.0, 2.0)
-    assert write_outcome(study, tmp_path, "env steps", compiles, {"max_env_step": 70})
+    assert write_outcome(study, tmp_path, compiles, {"max_env_step": 70})
     best = study.trials[2]
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["trial", "score", "ended", "learning_rate", "batch_size"]
@@ -69,17 +67,17 @@ def test_the_best_trial_comes_first_and_its_config_compiles(tmp_path: Path, caps
 
 
 def test_without_a_complete_trial_there_is_no_best_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert not write_outcome(create_study(tmp_path, None), tmp_path, "env steps", compiles, {})
+    assert not write_outcome(create_study(tmp_path, None), tmp_path, compiles, {})
     assert "there is no best config" in capsys.readouterr().out
     assert not (tmp_path / "best_config.py").exists()
-    assert not write_outcome(create_study(tmp_path / "other"), tmp_path, "env steps", compiles, {})
+    assert not write_outcome(create_study(tmp_path / "other"), tmp_path, compiles, {})
 
 
 def test_a_long_table_is_shortened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = create_study(tmp_path, *map(float, range(22)))
     table = tabulate(study.count())
     assert len(table.rows) == 22
-    write_outcome(study, tmp_path, "env steps", compiles, {})
+    write_outcome(study, tmp_path, compiles, {})
     assert "... and 2 more, see" in capsys.readouterr().out
 
 
@@ -92,14 +90,11 @@ def test_pictures_have_axes_with_units_and_labels_that_do_not_overlap(
         Figure, "savefig", lambda self, path, **how: (save(self, path, **how), figures.update({path.name: self}))
     )
     study = create_study(tmp_path, *map(float, range(8)), words=[*WORDS, *MORE])
-    assert draw_pictures(study, tmp_path, "env steps") == list(figures)
-    (axes,) = figures["curves.png"].axes
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("env steps", "score so far")
-    assert [list(line.get_xdata()) for line in axes.lines] == [list(range(50, 2001, 50))] * 8
-    assert figures["slices.png"].axes[0].get_ylabel() == "score"
-    points = figures["history.png"].axes[0].collections[0].get_offsets()
+    assert draw_pictures(study, tmp_path) == list(figures)
+    assert figures["slice.png"].axes[0].get_ylabel() == "score"
+    points = figures["optimization_history.png"].axes[0].collections[0].get_offsets()
     assert points[:, 0].tolist() == list(range(8))  # the numbers of trials in the table
-    for name in ("curves.png", "history.png", "slices.png", "importances.png"):
+    for name in ("optimization_history.png", "slice.png", "param_importances.png"):
         assert overlaps(figures[name]) == []
 
 

@@ -10,11 +10,12 @@ import pytest
 
 pytest.importorskip("optuna")
 from optuna.exceptions import UpdateFinishedTrialError
+from optuna.samplers import BruteForceSampler
 from optuna.storages._heartbeat import get_heartbeat_thread
 from optuna.trial import Trial, TrialState
 
 from ding_lite.sweep import study as module
-from ding_lite.sweep.study import ERROR, RUNS, SharedStudy, first_number, grid, open_study, read_words
+from ding_lite.sweep.study import ERROR, RUNS, SharedStudy, count_points, first_number, open_study, read_words
 from ding_lite.utils.registry import UserError
 from tests.distributed.launcher import run_forked
 
@@ -28,11 +29,11 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 
 
 def share(storage: str, **problem: Any) -> SharedStudy:
-    return open_study(storage, {"keys": 1, **problem}, study_name="mine")
+    return open_study(storage, {"keys": 1, **problem}, study_name="mine", sampler=BruteForceSampler())
 
 
-def claim(shared: SharedStudy, limit: int, places: Any = ()) -> Trial:
-    trial = shared.claim(SPACE, limit, places)
+def claim(shared: SharedStudy, limit: int, distinct: bool = False) -> Trial:
+    trial = shared.claim(SPACE, limit, distinct)
     assert trial is not None
     return trial
 
@@ -40,7 +41,7 @@ def claim(shared: SharedStudy, limit: int, places: Any = ()) -> Trial:
 def test_processes_share_the_number_of_trials(storage: str) -> None:
     first, second = share(storage), share(storage)
     taken = [claim(first, 3), claim(second, 3), claim(first, 3)]
-    assert second.claim(SPACE, 3, ()) is None
+    assert second.claim(SPACE, 3) is None
     second.tell(taken[1], 3.0)
     assert [trial.state.name for trial in first.count()] == ["RUNNING", "COMPLETE", "RUNNING"]
 
@@ -51,7 +52,7 @@ def test_the_later_of_two_processes_that_take_the_last_trial_drops_it(
     first, second = share(storage), share(storage)
     ask = second.ask
     monkeypatch.setattr(second, "ask", lambda space: (claim(first, 1), ask(space))[1])  # late
-    assert second.claim(SPACE, 1, ()) is None
+    assert second.claim(SPACE, 1) is None
     assert [trial.number for trial in first.count()] == [0]
 
 
@@ -61,7 +62,7 @@ def test_a_failed_trial_counts_and_an_interrupted_one_does_not(storage: str) -> 
     trial = claim(shared, 1)
     trial.set_user_attr(ERROR, "too bad")
     shared.tell(trial, state=TrialState.FAIL)
-    assert shared.claim(SPACE, 1, ()) is None
+    assert shared.claim(SPACE, 1) is None
     assert [trial.number for trial in shared.count()] == [1]
 
 
@@ -71,30 +72,34 @@ def test_an_abandoned_trial_is_tried_again_once(storage: str, monkeypatch: pytes
     lost = claim(first, 1)
     with get_heartbeat_thread(lost._trial_id, first._storage):
         lost.set_user_attr(RUNS, {"0": "trial_0000_seed0"})
-        assert second.claim(SPACE, 1, ()) is None
+        assert second.claim(SPACE, 1) is None
     deadline = time.monotonic() + 60
-    while (again := third.claim(SPACE, 1, ())) is None:
+    while (again := third.claim(SPACE, 1)) is None:
         assert time.monotonic() < deadline
         time.sleep(0.1)
     assert (again.params, again.user_attrs) == (lost.params, lost.user_attrs)
     assert first_number(third.trials[again.number]) == 0
-    assert second.claim(SPACE, 1, ()) is None
+    assert second.claim(SPACE, 1) is None
     with pytest.raises(UpdateFinishedTrialError):  # were its process alive, it would notice
         lost.report(1.0, 0)
 
 
 def test_processes_take_different_places_of_a_grid(storage: str) -> None:
-    processes, places = [share(storage), share(storage)], grid(SPACE)
-    assert [claim(processes[k % 2], 6, places).params for k in range(6)] == places
-    assert processes[0].claim(SPACE, 6, places) is None
+    processes, number = [share(storage), share(storage)], count_points(SPACE)
+    taken = [claim(processes[k % 2], number, distinct=True) for k in range(number)]
+    assert len({tuple(trial.params.values()) for trial in taken}) == number
+    assert processes[0].claim(SPACE, number, distinct=True) is None
+    for trial in taken:
+        processes[0].tell(trial, 1.0)
+    assert len(processes[1].count(TrialState.COMPLETE)) == number
 
 
 def test_two_trials_at_one_place_of_a_grid_are_noticed(storage: str) -> None:
-    shared, places = share(storage), grid(SPACE)
-    claim(shared, 6, places)
-    shared.enqueue_trial(places[0])
-    assert shared.claim(SPACE, 6, places) is None  # and the place stays with the first
-    assert claim(shared, 6, places).params == places[1]
+    shared = share(storage)
+    first = claim(shared, 6, distinct=True)
+    shared.enqueue_trial(first.params)
+    assert shared.claim(SPACE, 6, distinct=True) is None  # and the place stays with the first
+    assert claim(shared, 6, distinct=True).params != first.params
 
 
 def test_another_problem_is_refused(storage: str) -> None:
