@@ -127,10 +127,7 @@ class RemoteCollector(NoEnvironments):
     signal to an observer is passed on to the agent's guard.
     """
 
-    reason = (
-        "the environments of serial_pipeline_rpc belong to the observers, where it cannot be called: use "
-        "serial_pipeline_onpolicy"
-    )
+    reason = "the environments of serial_pipeline_rpc belong to the observers: use serial_pipeline_onpolicy"
 
     def __init__(self, encoder: SplitEncoder, policy: Policy, seed: int, guard: InterruptGuard) -> None:
         self._link, self._policy, self._encoder, self._guard = encoder.link, policy, encoder, guard
@@ -193,8 +190,8 @@ def create_remote(link: RPCLink, setup: RunSetup, policy: Policy, guard: Interru
         **describe_collecting(cfg, "an observer", count),
         "batch": f"{cfg.policy.learn.batch_size} of all observers, {describe_updates(cfg)}",
     }
-    options: Any = {"counts": lambda: {"observers": count}, "learning": lambda: encoder.does(encoder.encode_remotely)}
-    return Source(collector, lines, setup.limits["max_env_step"], plays=False, **options)
+    counts, learning = (lambda: {"observers": count}), (lambda: encoder.does(encoder.encode_remotely))
+    return Source(collector, lines, setup.limits["max_env_step"], plays=False, counts=counts, learning=learning)
 
 
 class Observer:
@@ -212,14 +209,14 @@ class Observer:
         self._collector = setup.create_collector(self._policy, rank, lambda: self._guard.requested, stack)
         self.save, self.restore = self._collector.local_state_dict, self._collector.load_local_state_dict
 
-    def serve(self, link: RPCLink) -> int | str | None:
+    def serve(self) -> int | str | None:
         """Answer the agent's requests until the run has ended; return the exit status that the agent sends."""
-        self._link = link
-        for method, args, answer in link.requests():
-            if method == "end":
-                answer.set_result(None)
-                return args[0]
-            answer.set_result(getattr(self, method)(*args))
+        with RPCLink(self) as self._link:
+            for method, args, answer in self._link.requests():
+                if method == "end":
+                    answer.set_result(None)
+                    return args[0]
+                answer.set_result(getattr(self, method)(*args))
         raise AssertionError
 
     def collect(self, parameters: list[Tensor], envstep: int) -> tuple[dict[str, Any], dict[str, float]]:
@@ -278,16 +275,13 @@ def serial_pipeline_rpc(
     limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
     if get_world_size() < 2:
         raise ConfigError(
-            "serial_pipeline_rpc needs an agent and at least one observer, but this is the only process: start it with "
-            "'torchrun --nproc_per_node=3', or 'ding_lite -m rpc --nproc 3'."
+            "serial_pipeline_rpc needs an agent and at least one observer: use 'torchrun --nproc_per_node=3', "
+            "or 'ding_lite -m rpc --nproc 3'."
         )
     names: dict[str, Any] = {"pipeline": "serial_pipeline_rpc", "trains": "serial_pipeline_onpolicy"}
     setup = prepare_run(input_cfg, seed, env_setting, overrides=overrides, limits=limits, **names)
     if setup.whole.policy.get("divide"):
-        raise ConfigError(
-            "policy.divide=True: in mode rpc only the agent learns, and n_episode counts for each observer: leave it "
-            "out."
-        )
+        raise ConfigError("policy.divide=True: in mode rpc only the agent learns, so leave it out.")
     policy = setup.cfg.policy
     for path, schedule in find_schedules(policy, POLICY_REGISTRY.find(policy.type)).items():
         if not path.startswith(("learn.", "eval.")) and schedule.by != "env_step":  # observers may use the number
@@ -300,8 +294,11 @@ def serial_pipeline_rpc(
     with alone():  # from here on every rank counts as rank 0 of one process
         if rank == AGENT:
             return _lead(setup, callbacks)
-        _observe(setup, rank)
-        return None
+        with ExitStack() as stack:
+            status = Observer(setup, rank, stack).serve()
+    if status:
+        raise SystemExit(status if isinstance(status, int) else 1)
+    return None
 
 
 def _lead(setup: RunSetup, callbacks: Sequence[Callback]) -> Policy:
@@ -327,16 +324,6 @@ def _lead(setup: RunSetup, callbacks: Sequence[Callback]) -> Policy:
     return experiment.policy
 
 
-def _observe(setup: RunSetup, rank: int) -> None:
-    """Run as an observer until the run has ended."""
-    with ExitStack() as stack:
-        observer = Observer(setup, rank, stack)
-        with RPCLink(observer) as link:
-            status = observer.serve(link)
-    if status:
-        raise SystemExit(status if isinstance(status, int) else 1)
-
-
 def find_encoder(policy: Policy) -> nn.Module:
     """Return the encoder of a policy's model; raise `ConfigError` if the model cannot be split."""
     found = dict(policy.model.named_children())
@@ -346,8 +333,7 @@ def find_encoder(policy: Policy) -> nn.Module:
             f"{what} cannot be split between observers and an agent: expected an 'encoder' of observations and a "
             f"'head', got {', '.join(found)}. Use a policy such as 'pg', or train it with serial_pipeline_onpolicy."
         )
-    buffers = [name for name, _ in found["encoder"].named_buffers()]
-    if buffers:
+    if buffers := [name for name, _ in found["encoder"].named_buffers()]:
         raise ConfigError(
             f"The encoder of {what} has buffers ({', '.join(buffers)}), which would differ between observers: use a "
             "normalisation without buffers, such as LayerNorm."

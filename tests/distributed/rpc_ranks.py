@@ -74,9 +74,7 @@ def compare(model: str) -> dict[str, Any] | None:
     with alone(), ExitStack() as stack:
         if RANK == AGENT:
             return lead(setup.cfg)
-        observer = OpenObserver(setup, RANK, stack)
-        with RPCLink(observer) as link:
-            observer.serve(link)
+        OpenObserver(setup, RANK, stack).serve()
     return None
 
 
