@@ -115,13 +115,12 @@ def test_the_first_environment_records_and_nothing_else_changes(kind: str, manag
 
 
 class Flickering(Lamp):
-    """Renders what `image` is, from frame `first` of an episode on."""
+    """Renders what `image` is, in its first episode and from frame 4 of the others on."""
 
     image: Any = None
-    first = 0
 
     def render(self) -> Any:
-        if self.count < self.first:
+        if self.episode > 0 and self.count < 4:
             return super().render()
         if isinstance(self.image, str):
             raise ArithmeticError("the bulb\nis burnt")
@@ -132,33 +131,27 @@ class Flickering(Lamp):
     ("image", "message"),
     [
         (None, "render returned a NoneType, expected an array"),
-        (
-            np.zeros((8, 8), np.uint8),
-            r"render returned uint8 \[8, 8\], expected an array \[height, width, 3\] of uint8",
-        ),
-        (np.zeros((8, 8, 3)), r"render returned float64 \[8, 8, 3\], expected an array"),
-        ("raise", r"cannot be rendered: .*, line \d+: ArithmeticError: the bulb is burnt"),
+        (np.zeros((8, 8), np.uint8), "render returned uint8 [8, 8], expected an array [height, width, 3] of uint8"),
+        (np.zeros((8, 8, 3)), "render returned float64 [8, 8, 3], expected an array"),
+        ("raise", "ArithmeticError: the bulb is burnt"),
     ],
 )
-def test_a_wrong_image_is_one_line_before_a_run_and_costs_one_video_during_it(
+def test_a_wrong_image_is_one_line_and_costs_one_video(
     image: Any, message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     pytest.importorskip("moviepy")
     monkeypatch.setattr(Flickering, "image", image)
     cfg = env_config(replay_path=str(tmp_path))
-    with pytest.raises(ConfigError, match=rf"^Environment 'Flickering':? {message}"):
-        check_env(cfg, [Flickering])
-    monkeypatch.setattr(Flickering, "first", 4)  # the first episode has 3 steps, the second 5
     check_env(cfg, [Flickering])
     env = create_vector_env(cfg, 1, 7, training=False, builders=[Flickering], replay_path=str(tmp_path))
     env.reset()
     ended = [bool(env.step(np.array([0]))[2][0]) for _ in range(3 + 5 + 3)]
     env.close()
     assert [t for t, end in enumerate(ended) if end] == [2, 7, 10]
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == ["episode_0001_return_6.00.mp4", "episode_0002_return_6.00.mp4"]
+    assert [path.name for path in tmp_path.iterdir()] == ["episode_0001_return_6.00.mp4"]  # the third: of 3 steps
     (told,) = caplog.messages
     assert "the run continues" in told
+    assert message in told
 
 
 def test_what_cannot_record_is_refused_before_a_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -88,11 +88,11 @@ def read_launch() -> Launch | None:
     rank, size, local_rank, local_size, port = (
         int(env[name]) if env.get(name, "").isdecimal() else -1 for name in names
     )
-    if 0 <= rank < size and 0 <= local_rank < local_size and port >= 0 and env.get("MASTER_ADDR"):
+    if 0 <= rank < size and 0 <= local_rank < local_size and port > 0 and env.get("MASTER_ADDR"):
         return Launch(rank, size, local_rank, local_size, env["MASTER_ADDR"], port)
     got = ", ".join(f"{name}={env[name]}" if env.get(name) else f"{name} unset" for name in (*names, "MASTER_ADDR"))
     raise SystemExit(
-        "launch environment: expected RANK < WORLD_SIZE, LOCAL_RANK < LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, "
+        "launch environment: expected RANK < WORLD_SIZE, LOCAL_RANK < LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT > 0, "
         f"got {got}. Start with torchrun, python -m torch.distributed.launch or srun, or unset them for one process."
     )
 
