@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -180,24 +180,33 @@ class VAC(ActorCritic):
         logit = obey_mask(self.actor_head(features), obs)
         return {"logit": logit, "value": self.critic_head(features).squeeze(-1)}
 
-    @torch.no_grad()
     def init_parameters(self) -> None:
-        """Initialise the network in place, as recommended for PPO (Andrychowicz et al. 2021, arXiv:2006.05990).
+        """Initialise the network in place, see `init_orthogonal`; the last layer of the value has gain 1."""
+        init_orthogonal(self, self.actor_head, {self.critic_head[-1]: 1.0})
 
-        Weights are orthogonal with gain sqrt 2, and biases zero. The last layer of the value has gain 1. The last
-        layers of the policy have gain 0.01, so that all actions are nearly equally likely at first. log sigma starts at
-        -0.5.
-        """
-        gains = {mlp[-1]: 0.01 for mlp in self.actor_head.modules() if isinstance(mlp, MLP)} | {self.critic_head[-1]: 1}
-        for layer in self.modules():
-            if isinstance(layer, nn.Linear | nn.Conv2d):
-                weight = nn.init.orthogonal_(torch.empty(layer.weight.shape), gains.get(layer, math.sqrt(2)))
-                layer.weight.copy_(weight)  # orthogonal_ itself cannot fill a channels_last weight
-                if layer.bias is not None:
-                    layer.bias.zero_()
-        for name, parameter in self.named_parameters():
-            if name.endswith("log_sigma_param"):
-                parameter.fill_(-0.5)
+
+@torch.no_grad()
+def init_orthogonal(model: nn.Module, actor_head: nn.Module, gains: Mapping[nn.Module, float] = {}) -> None:
+    """Initialise a network in place, as recommended for PPO (Andrychowicz et al. 2021, arXiv:2006.05990).
+
+    Weights are orthogonal with gain sqrt 2, and biases zero. The last layers of the policy have gain 0.01, so that all
+    actions are nearly equally likely at first. log sigma starts at -0.5.
+
+    Args:
+        model: the network.
+        actor_head: the part of it whose last layers return the policy's logit.
+        gains: gains of other layers.
+    """
+    gains = {mlp[-1]: 0.01 for mlp in actor_head.modules() if isinstance(mlp, MLP)} | dict(gains)
+    for layer in model.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            weight = nn.init.orthogonal_(torch.empty(layer.weight.shape), gains.get(layer, math.sqrt(2)))
+            layer.weight.copy_(weight)  # orthogonal_ itself cannot fill a channels_last weight
+            if layer.bias is not None:
+                layer.bias.zero_()
+    for name, parameter in model.named_parameters():
+        if name.endswith("log_sigma_param"):
+            parameter.fill_(-0.5)
 
 
 @MODEL_REGISTRY.register("pg")
@@ -233,3 +242,7 @@ class PG(nn.Module):
     def forward(self, obs: Tensor) -> dict[str, Any]:
         """Return a dict with `logit`, whose form is that of `VAC`, for observations `[B, ...]`."""
         return {"logit": obey_mask(self.head(self.encoder(obs)), obs)}
+
+    def init_parameters(self) -> None:
+        """Initialise the network in place, see `init_orthogonal`."""
+        init_orthogonal(self, self.head)

@@ -47,6 +47,7 @@ RUNS = {
     "cartpole_v0_ppo": Run(CARTPOLE.format("ppo"), 200_000, (*CARTPOLE_V0, "policy.eval.evaluator.eval_freq=40")),
     "cartpole_a2c": Run(CARTPOLE.format("a2c"), 400_000),
     "cartpole_pg": Run(CARTPOLE.format("pg"), 600_000),
+    "cartpole_ppopg": Run(CARTPOLE.format("ppopg"), 200_000),
     **{
         f"{name}_pqn": Run(f"classic_control/{name}/config/{name}_pqn_config.py", 400_000)
         for name in ("cartpole", "acrobot")

@@ -51,6 +51,7 @@ OPTIONS = {
         ["policy.learn.epoch_per_collect=3", f"policy.learn.kl_beta={RATE}", f"policy.discount_factor={RATE}"],
     ],
     "ppo_offpolicy": [["policy.learn.adv_norm=True"]],
+    "ppo_pg": [["policy.learn.adv_norm=True", "policy.learn.epoch_per_collect=3"]],
     "a2c": [["policy.learn.adv_norm=True", "policy.learn.optimizer=adamw", f"policy.learn.value_weight={RATE}"]],
     "impala": [parity.SEQUENCES["impala"]],
     "mdqn": [*([], ["policy.noisy_net=True"]), ["policy.priority=True", "policy.priority_IS_weight=True"]],
@@ -160,7 +161,7 @@ def is_variant(case: str) -> bool:
     name, kind, number = case.split("-")
     if name == "bdq" or kind == parity.kinds_of(POLICY_REGISTRY.find(name))[0]:
         return False
-    return number != "0" or name in ("a2c", "pg", "impala", "ppo_offpolicy")
+    return number != "0" or name in ("a2c", "pg", "impala", "ppo_offpolicy", "ppo_pg")
 
 
 PROBLEMS = registered()

@@ -62,11 +62,11 @@ bc | model.bound_type=clip | policy.model.bound_type must be one of None, tanh, 
 bc | offline=False | policy.offline: expected True for policy 'bc', got bool False: leave it out
 a2c | collect.n_sample=None | policy.collect.n_sample
 a2c | learn.value_norm=True | Unknown key 'policy.learn.value_norm'
-a2c,pg,ppo | on_policy=False | policy.on_policy: expected True for policy '
+a2c,pg,ppo,ppo_pg | on_policy=False | policy.on_policy: expected True for policy '
 a2c,impala,ppo_offpolicy | model.lstm_type=lstm | lstm_type=lstm is not possible with policy '
 acer,impala | learn.batch_size=100000 | fewer than policy.learn.batch_size=100000: nothing would be learned
 impala | on_policy=True | policy.on_policy: expected False for policy 'impala'
-pg | collect.n_sample=64 | Unknown key 'policy.collect.n_sample'. Known in 'policy.collect': actor_timeout, actors
+pg,ppo_pg | collect.n_sample=64 | Unknown key 'policy.collect.n_sample'. Known in 'policy.collect': actor_timeout
 ppo | learn.target_kl=0.1 | set both
 ppo | learn.kl_early_stop=True | set both
 ppo | learn.kl_adaptive=True learn.target_kl=0.1 | set policy.learn.kl_beta above 0
@@ -82,6 +82,7 @@ ppo | learn.pretrained_model_path=x learn.kl_beta=0.5 learn.kl_adaptive=True lea
 ppo | learn.pretrained_model_path=x learn.kl_beta=0.5 model.lstm_type=gru | is not possible with policy.model.lstm_type
 ppo | model.memory=gtrx | memory: expected 'gtrxl', or a dict with that type
 impala | model.memory=gtrxl | memory=gtrxl is not possible with policy 'impala'
+ppo_pg | learn.value_weight=0.5 | Unknown key 'policy.learn.value_weight'
 ppo_offpolicy | learn.kl_adaptive=True | Unknown key 'policy.learn.kl_adaptive'
 ppo_offpolicy | learn.kl_early_stop=True | Unknown key 'policy.learn.kl_early_stop'
 ppo_offpolicy | learn.target_kl=1.0 | Unknown key 'policy.learn.target_kl'

@@ -56,17 +56,17 @@ class PGPolicy(Policy):
     config_without = ("collect.n_sample",)
     model_type = "pg"
     action_spaces = DISTRIBUTIONS
-    logged_figures = ("policy_loss", "entropy", "return")
+    logged_figures: ClassVar[tuple[str, ...]] = ("policy_loss", "entropy", "return")
 
     def _get_train_sample(self, block: dict[str, Any]) -> dict[str, Any]:
-        """Return `obs`, `action` and `return_` `[M, ...]` of the episodes that `first_episodes` selects.
+        """Return `obs`, `action`, `return_` and `stored_outputs` of the episodes of `first_episodes`, `[M, ...]`.
 
         `return_` is the discounted sum of the rewards from the step to the end of its episode.
         """
         nothing = torch.zeros_like(block["reward"])
         data = gae_data(nothing, nothing, block["reward"], block["done"], block["traj_flag"])
         returns = gae(data, self._cfg.discount_factor, lambda_=1.0)  # with values of zero, advantages are returns
-        columns = {"obs": block["obs"], "action": block["action"], "return_": returns}
+        columns = {key: block[key] for key in ("obs", "action", *self.stored_outputs)} | {"return_": returns}
         counted_TN = first_episodes(block["final_index"], *block["reward"].shape)
         return tree_map(lambda leaf: leaf[counted_TN], columns)
 
@@ -85,7 +85,8 @@ class PGPolicy(Policy):
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
-        return {"action": sample(self._run(self._model, obs)["logit"])}
+        output = self._run(self._model, obs)
+        return output | {"action": sample(output["logit"])}
 
     @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Any]:
