@@ -35,7 +35,7 @@ NAMES = {
     "ding_lite.policy": """
         A2CPolicy ACERPolicy BCPolicy BDQPolicy C51Policy CQLPolicy D4PGPolicy DDPGPolicy DQNPolicy DiscreteCQLPolicy
         DiscreteSACPolicy FQFPolicy IMPALAPolicy IQLPolicy IQNPolicy MAPPOPolicy MDQNPolicy PADDPGPolicy PDQNPolicy
-        PGPolicy PPOOffPolicy PPOPolicy PQNPolicy Policy QMIXPolicy QRDQNPolicy R2D2Policy REDQPolicy
+        PGPolicy PPOOffPolicy PPOPGPolicy PPOPolicy PQNPolicy Policy QMIXPolicy QRDQNPolicy R2D2Policy REDQPolicy
         RainbowDQNPolicy RecurrentSACPolicy RecurrentTD3Policy SACPolicy SQLPolicy SQNPolicy
         TD3BCPolicy TD3Policy TQCPolicy WQMIXPolicy
     """,
