@@ -14,9 +14,13 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 
-from ding_lite.config.schema import PIPELINE_OF
+from ding_lite.config import compile_config
+from ding_lite.config.schema import PIPELINE_OF, model_options
+from ding_lite.config.shapes import count_agents
 from ding_lite.entry.setup import RunSetup, prepare_run
+from ding_lite.envs import check_env
 from ding_lite.envs.keys import ENV_KEYS
+from ding_lite.policy.common_keys import MULTI_AGENT
 from ding_lite.utils.key import Key, declared_keys, default_values, set_key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
@@ -148,6 +152,7 @@ def write_starter(env_id: str, algorithm: str | None = None, output: str | None 
     name = f"{_short_name(env_id)}_{algorithm}"
     path = Path(output or f"{name}_config.py")
     main, create = starter_pair(env_id, algorithm, f"{name}_seed0")
+    _tell_of_agents(main, create)
     try:
         setup = _check(main, create)
     except ConfigError as error:
@@ -198,6 +203,19 @@ def starter_pair(env_id: str, algorithm: str, exp_name: str) -> tuple[dict[str, 
     manager = DIZOO[kind][1] if kind else "base"
     create = {"env": created, "env_manager": {"type": manager}, "policy": {"type": algorithm}}
     return {"exp_name": exp_name, "env": env, "policy": policy}, create
+
+
+def _tell_of_agents(main: dict[str, Any], create: dict[str, Any]) -> None:
+    """Add to a pair what the policy has to know of an environment of several agents."""
+    cfg = compile_config((default_values(main), create))
+    spec, policy_cls = check_env(cfg.env), POLICY_REGISTRY.find(cfg.policy.type)
+    if count_agents(spec) == 0:
+        return
+    if "multi_agent" in cfg.policy:
+        main["policy"]["multi_agent"] = replace(MULTI_AGENT, default=True)
+    options = model_options(policy_cls, {"policy": {"multi_agent": True}}, {})
+    if "policy.model.centralized_critic" in options and "global_state" not in spec.observation_space.spaces:  # type: ignore[attr-defined]
+        set_key(main["policy"], "model.centralized_critic", False)
 
 
 def _used_keys(policy_cls: type) -> dict[str, Key]:
@@ -251,8 +269,10 @@ def _return_range(env_id: str, discount: float) -> tuple[float, float]:
 def _find_algorithm(env_id: str) -> str:
     """Return the first of `DEFAULT_ALGORITHMS` that fits an environment."""
     for algorithm in DEFAULT_ALGORITHMS:
+        pair = starter_pair(env_id, algorithm, "starter")
         try:
-            _check(*starter_pair(env_id, algorithm, "starter"))
+            _tell_of_agents(*pair)
+            _check(*pair)
             return algorithm
         except ConfigError as error:
             mistake = error

@@ -188,8 +188,6 @@ HYBRID_POLICIES = {"ddpg": "paddpg"}
 RECURRENT_POLICIES = {"sac": "recurrent_sac", "td3": "recurrent_td3"}
 # Options of the transformer of DI-engine's `r2d2_gtrxl`, and the names that they have in `policy.model.memory`.
 GTRXL_OPTIONS = {"att_layer_num": "layer_num", "att_head_num": "head_num", "gru_bias": "gate_bias"}
-# Policies that have another class for several agents, `policy.multi_agent=True`.
-AGENTS_POLICIES = {"ppo": "mappo"}
 # Other names of types and optimizers, and the name used here; with an empty buffer type, policy.priority determines it.
 NAMES: dict[str, dict[str, str]] = {
     "env_manager": {
@@ -244,7 +242,7 @@ def _rename_type(part: str, name: Any, path: str, notes: list[str]) -> Any:
 
 
 def choose_variant(user: dict[str, Any], notes: list[str]) -> None:
-    """Replace the type of a policy by that of its variant for hybrid actions, a memory, or several agents.
+    """Replace the type of a policy by that of its variant for hybrid actions or a memory.
 
     Also replace a buffer type of DI-engine, set in `main_config`, by the one used here.
     """
@@ -262,9 +260,6 @@ def choose_variant(user: dict[str, Any], notes: list[str]) -> None:
         variant, option = HYBRID_POLICIES[name], "action_space='hybrid'"
     elif name in RECURRENT_POLICIES and memory is not None:
         variant, option = RECURRENT_POLICIES[name], f"{memory[0]}={memory[1]!r}"
-    elif name in AGENTS_POLICIES and get_key(user, "policy.multi_agent") is True:
-        variant, option = AGENTS_POLICIES[name], "multi_agent=True"
-        pop_key(user, "policy.multi_agent")
     else:
         return
     set_key(user, "policy.type", variant)
@@ -313,6 +308,9 @@ def rename_keys(user: dict[str, Any], known: Schema, notes: list[str]) -> None:
             raise ConfigError(f"{old}={value!r} contradicts {new}={get_key(user, new)!r}: set '{new}' only.")
         set_key(user, new, pop_key(user, old))
         notes.append(f"{old} is {new} here.")
+    policy_cls = POLICY_REGISTRY.find(get_key(user, "policy.type"))
+    if getattr(policy_cls, "multi_agent", False) and get_key(user, "policy.multi_agent") is True:
+        pop_key(user, "policy.multi_agent")  # such a policy needs no key that says so
     for path in SCHEDULERS:
         _read_scheduler(user, path, known)
     _rename_optimizer(user, notes)
@@ -321,6 +319,10 @@ def rename_keys(user: dict[str, Any], known: Schema, notes: list[str]) -> None:
     for path in SWITCHES:
         if isinstance(get_key(user, path), bool):
             set_key(user, path, {"use_norm": get_key(user, path)})
+    _rename_env(user, notes)
+
+
+def _rename_env(user: dict[str, Any], notes: list[str]) -> None:
     env_id = get_key(user, "env.env_id")
     if isinstance(env_id, str) and env_id in RENAMED_IDS:
         set_key(user, "env.env_id", RENAMED_IDS[env_id])

@@ -144,6 +144,8 @@ def model_options(policy_cls: type, cfg: Mapping[str, Any], schema: Schema) -> S
     name, modules = policy.default_model()
     for module in modules:
         importlib.import_module(module)
+    if get_key(cfg, "policy.multi_agent", schema.get("policy.multi_agent", Key(False, "")).default):
+        name = getattr(policy_cls, "agents_model_type", "") or name
     model_cls = MODEL_REGISTRY.find(get_key(cfg, "policy.model.type") or name)
     options: Schema = {"policy.model.type": Key(UNSET, "name in the model registry", str)}
     options |= _constructor_keys(model_cls, "policy.model.", schema)

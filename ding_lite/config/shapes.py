@@ -40,14 +40,17 @@ def set_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) -> N
     If `model_given`, the user passes a model object, whose shapes are not set.
     """
     policy_cls, model, space = POLICY_REGISTRY.find(cfg.policy.type), cfg.policy.model, env_spec.action_space
-    kind = _check_actions(cfg.policy.type, policy_cls, space)
-    _check_stack(cfg, env_spec)
     options = {} if model_given else sc.model_options(policy_cls, cfg, {})
-    _fit_range(cfg, getattr(policy_cls, "unit_actions", False), options, space)
-    if cfg.policy.get("multi_agent", getattr(policy_cls, "multi_agent", False)):
-        kind, shapes = "discrete", _agent_shapes(cfg.policy.type, env_spec)
+    several = getattr(policy_cls, "multi_agent", False)
+    if several or cfg.policy.get("multi_agent"):
+        shapes = _agent_shapes(cfg.policy.type, env_spec, "policy.model.agent_num" in options)
+        space = gymnasium.spaces.Discrete(shapes["action_shape"])
     else:
+        _check_single(cfg, env_spec, options)
         shapes = {"obs_shape": _obs_shape_of(env_spec.observation_space), "action_shape": _shape_of(space)}
+    kind = "discrete" if several else _check_actions(cfg.policy.type, policy_cls, space)
+    _check_stack(cfg, env_spec)
+    _fit_range(cfg, getattr(policy_cls, "unit_actions", False), options, space)
     if find_mask_space(env_spec.observation_space) is not None and not _obeys_mask(shapes["obs_shape"], options, space):
         shapes["obs_shape"] = None  # the model is the user's own, and reads the mask itself
     if model.get("action_space") in (None, *KINDS):
@@ -101,21 +104,45 @@ def _obeys_mask(obs_shape: Any, options: sc.Schema, space: gymnasium.Space[Any])
     return True
 
 
-def _agent_shapes(policy_type: str, env_spec: EnvSpec) -> dict[str, Any]:
-    """Return the shapes of one of several agents, see `model/agents.py`."""
+def count_agents(env_spec: EnvSpec) -> int:
+    """Return the number of agents of an environment with several, see docs/agents.md; 0 of one without."""
     obs, actions = env_spec.observation_space, env_spec.action_space
-    parts = obs.spaces if isinstance(obs, gymnasium.spaces.Dict) else {}
-    options = actions.nvec.tolist() if isinstance(actions, gymnasium.spaces.MultiDiscrete) else []
-    shapes = {key: list(part.shape or ()) for key, part in parts.items()}
-    if shapes.get("agent_state", [])[:1] != [len(options)] or len(set(options)) != 1:
+    if not isinstance(obs, gymnasium.spaces.Dict) or not isinstance(actions, gymnasium.spaces.MultiDiscrete):
+        return 0
+    options = actions.nvec.flatten().tolist()
+    agrees = "agent_state" in obs.spaces and list(obs["agent_state"].shape or ())[:1] == [len(options)]
+    return len(options) if agrees and len(set(options)) == 1 else 0
+
+
+def _check_single(cfg: EasyDict, env_spec: EnvSpec, options: sc.Schema) -> None:
+    """Raise `ConfigError` if a built-in model of one agent would see what several agents observe."""
+    number, own = count_agents(env_spec), get_key(cfg, "policy.model.type") or get_key(cfg, sc.ENCODER)
+    if number == 0 or own or not options or len(env_spec.observation_space["agent_state"].shape) == 1:  # type: ignore[index]
+        return
+    found = {name: POLICY_REGISTRY.find(name) for name in sorted(POLICY_REGISTRY)}
+    others = [name for name, cls in found.items() if getattr(cls, "multi_agent", False)]
+    advice = "set policy.multi_agent=True" if "multi_agent" in cfg.policy else f"use {_listed(others)}"
+    raise ConfigError(f"The environment has {number} agents, but policy '{cfg.policy.type}' plays for one: {advice}.")
+
+
+def _agent_shapes(policy_type: str, env_spec: EnvSpec, knows_agents: bool) -> dict[str, Any]:
+    """Return the shapes of one of several agents; a model that does not know of agents sees a row of `AgentRows`."""
+    obs: Any = env_spec.observation_space
+    actions: Any = env_spec.action_space
+    if (number := count_agents(env_spec)) == 0:
         raise ConfigError(
             f"Policy '{policy_type}' learns for several agents: expected Dict observations with agent_state [M, ...], "
             f"and MultiDiscrete actions of M equal numbers for M agents, got {obs} and {actions}: choose such an "
-            "environment, or another policy."
+            "environment, or a policy of one agent."
         )
+    shapes = {key: list(part.shape or ()) for key, part in obs.spaces.items()}
     sizes = {"obs_shape": shapes["agent_state"][1:], "global_obs_shape": shapes.get("global_state", [])[-1:]}
     single = {key: size[0] if len(size) == 1 else size or None for key, size in sizes.items()}
-    return {"agent_num": len(options), "action_shape": options[0], **single}
+    options = int(actions.nvec.flat[0])
+    if not knows_agents:
+        seen = sizes["obs_shape"]
+        single = {"obs_shape": {"agent_state": seen[0] + number if len(seen) == 1 else seen, "action_mask": options}}
+    return {"agent_num": number, "action_shape": options, **single}
 
 
 def _check_actions(policy_type: str, policy_cls: type, space: gymnasium.Space[Any]) -> str:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ding_lite.model.hybrid_qac import HybridQAC as HybridQAC
     from ding_lite.model.image import ConvEncoder as ConvEncoder
     from ding_lite.model.mavac import MAVAC as MAVAC
+    from ding_lite.model.mavac import DiscreteMAQAC as DiscreteMAQAC
     from ding_lite.model.mlp import MLP as MLP
     from ding_lite.model.noisy import NoisyLinear as NoisyLinear
     from ding_lite.model.q_learning import DQN as DQN

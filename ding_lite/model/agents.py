@@ -38,11 +38,11 @@ def fold_agents(obs: Mapping[str, Tensor], dim: int, agent_id: bool) -> dict[str
         obs: `agent_state` `[..., B, M, ...]`, and if there are any, `action_mask` `[..., B, M, A]`, and `global_state`
             `[..., B, G]`, which all agents get, or `[..., B, M, G]`.
         dim: the dimension of B.
-        agent_id: add the agent's number to its vector, as a one-hot vector.
+        agent_id: add the agent's number, as a one-hot vector, to what it observes if that is a vector.
     """
     state = obs[STATE]
     num = state.shape[dim + 1]
-    if agent_id:
+    if agent_id and state.ndim == dim + 3:
         number = torch.eye(num, dtype=state.dtype, device=state.device)
         state = torch.cat([state, number.expand(*state.shape[:-1], num)], -1)
     folded = {STATE: state, **{key: obs[key] for key in (MASK, GLOBAL) if key in obs}}

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from ding_lite.model.masks import find_mask
 from ding_lite.model.noisy import exploring, noisy_layers
+from ding_lite.policy.agents import AgentRows
 from ding_lite.policy.checkpointed import Checkpointed, WeightAverage
 from ding_lite.policy.common_keys import COMMON_KEYS, check_actors, check_common_keys
 from ding_lite.rl_utils.distribution import mode
@@ -65,12 +66,13 @@ class Policy(Checkpointed):
     required_columns: ClassVar[tuple[str, ...]] = ("obs", "action", "reward", "next_obs", "done")  # of a data set
     config_without: ClassVar[tuple[str, ...]] = ()  # dotted keys of base classes that this class does not use
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.Space,)  # action spaces that it supports
-    multi_agent: ClassVar[bool] = False  # whether it needs several agents; a key `multi_agent` of a class overrides it
+    multi_agent: ClassVar[bool] = False  # whether it needs several agents; with the key `multi_agent`, they are rows
     actor_mode: ClassVar[str | None] = None  # argument `mode` of its model when it acts without exploration
     stored_outputs: ClassVar[tuple[str, ...]] = ()  # outputs of `_forward_collect` that replay stores, where they exist
     transition_with_policy_data: ClassVar[bool] = False  # losses need what the policy predicted when it acted
     unit_actions: ClassVar[bool] = False  # whether all its continuous actions are between -1 and 1
     model_type: ClassVar[str] = ""  # name of the built-in model that it uses by default, see `default_model`
+    agents_model_type: ClassVar[str] = ""  # the same with the key `multi_agent`, if it is another one
     reads_next_obs: ClassVar[bool] = True  # whether its losses read `next_obs` of transitions from replay
     allows_lag: ClassVar[bool] = True  # whether it may learn from what an older policy played, see `collect.max_lag`
     remembers: bool = False  # whether its model has a state of each running episode, see `_play`
@@ -125,6 +127,8 @@ class Policy(Checkpointed):
         self._figures: dict[str, Tensor] = {}  # figures of the last collect, for the log
         self.env_place = (0, 0)  # number of the first environment that it plays, and of all; (0, 0): it plays all
         self._eval_random = torch.Generator(self._device)  # its own: evaluating must not change what is learned
+        rows = AgentRows(cfg.model.get("agent_id", True), ("action", *self.stored_outputs))
+        self._agents = rows if cfg.get("multi_agent") else None
         # Of the running episodes of an evaluator and of a collector: trees of tensors `[N, ...]`; what is missing is 0.
         self._memory: dict[bool, dict[str, Any]] = {False: {}, True: {}}
         for field in enable_field:
@@ -146,6 +150,7 @@ class Policy(Checkpointed):
         name, modules = self.default_model()
         for module in modules:
             importlib.import_module(module)
+        name = (self.agents_model_type if self._cfg.get("multi_agent") else "") or name
         return MODEL_REGISTRY.find(self._cfg.model.get("type", name))(**kwargs)
 
     @property
@@ -178,6 +183,8 @@ class Policy(Checkpointed):
         """Take one optimizer step on a batch, and return figures, see `_forward_learn`; a collective call."""
         self._schedules.set_numbers()
         output = self._forward_learn(self._ready(batch))
+        if self._agents is not None and "priority" in output:
+            output["priority"] = output["priority"].view(len(batch["action"]), -1).mean(1)
         if "q_value" in output and find_mask(batch["obs"]) is not None:  # forbidden actions have the value -inf
             q_value = output["q_value"]
             output["q_value"] = q_value.masked_fill(q_value.isneginf(), torch.nan).nanmean()
@@ -195,6 +202,8 @@ class Policy(Checkpointed):
     def batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the batches of one collect, see `_batches`; only for policies that learn from what was collected."""
         set_training(self._modules, False)
+        if self._agents is not None:
+            samples = self._agents.fold(self._to_device(samples), dim=1)
         for batch in self._batches(samples):
             yield batch
             set_training(self._modules, False)
@@ -223,6 +232,7 @@ class Policy(Checkpointed):
         """
         if self.learns_from != "collect":
             batch = self._prepare(self.normalizer.normalize(batch) if self.normalizer.active else batch)
+            batch = batch if self._agents is None else self._agents.fold(batch)
         set_training(self._modules, True)
         noise = batch.get("noise") or self._draw_noise(batch)
         return {**batch, "noise": noise} if noise else batch
@@ -249,6 +259,12 @@ class Policy(Checkpointed):
         if self.normalizer.active:
             obs = self.normalizer.normalize_obs(obs)
         set_training(self._modules, False)
+        if self._agents is None:
+            return self._act(obs, explore, **kwargs)
+        act = partial(self._act, explore=explore, **kwargs)
+        return self._agents.act(act, self._to_device(obs), self._memory[explore])
+
+    def _act(self, obs: Any, explore: bool, **kwargs: Any) -> dict[str, Any]:
         if not explore:
             return self._forward_eval(obs)
         with exploring(self._noisy) if self._noisy else nullcontext():

@@ -248,6 +248,7 @@ CRITIC_KEYS: dict[str, Any] = dict(
         target_theta=Key(0.005, "share of a network mixed into its target at each update", above=0, high=1),
     ),
 )
+MULTI_AGENT = Key(False, "several agents share the networks; each is a sample of its own, see docs/agents.md")
 NOISE_SIGMA = Key(0.1, "standard deviation of the Gaussian noise added to the actor's action", low=0)
 TARGET_KEYS: dict[str, Any] = dict(
     target_update_freq=Key(None, "iterations between target copies; 100 if both are None", type=int, low=1),

@@ -149,3 +149,34 @@ def test_the_compiled_config_takes_the_words_of_a_run(capsys: pytest.CaptureFixt
     assert (saved.create_config["policy"]["type"], saved.limits) == ("mdqn", {"max_env_step": 1000})
     main(["config", str(CONFIG), "--diff", "max_env_step=1e3"])
     assert capsys.readouterr().out.splitlines()[-1] == "max_env_step=1000"
+
+
+MEETING = """
+import gymnasium
+from gymnasium.spaces import Box, Dict, MultiDiscrete
+
+
+class Meeting(gymnasium.Env):
+    observation_space, action_space = Dict(agent_state=Box(-1, 1, (2, 4))), MultiDiscrete([3, 3])
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        return self.observation_space.sample(), 0.0, False, False, {}
+
+
+gymnasium.register("Meeting-v0", Meeting, max_episode_steps=5)
+"""
+
+
+@pytest.mark.parametrize("algorithm", [None, "dqn", "discrete_sac", "mappo"])
+def test_a_starter_config_plays_for_all_agents_of_an_environment(algorithm: str | None, tmp_path: Path) -> None:
+    (tmp_path / "meeting.py").write_text(MEETING)
+    main(["new", "meeting:Meeting-v0", *([algorithm] if algorithm else []), "-o", "own.py"])
+    words = ["policy.learn.batch_size=8", "max_env_step=16", "max_train_iter=2"]
+    if algorithm in ("dqn", "discrete_sac"):
+        words.append("policy.random_collect_size=0")
+    main(["train", "-c", "own.py", *words])
+    assert compile_config("own.py").policy.multi_agent

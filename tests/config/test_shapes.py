@@ -164,6 +164,16 @@ def test_a_policy_takes_the_actions_or_names_policies_that_do(policy: str, kind:
         assert others
 
 
+@pytest.mark.parametrize(("policy", "advice"), [("ppo", "set policy.multi_agent=True"), ("a2c", "use .*mappo")])
+def test_a_policy_of_one_agent_is_not_built_for_several(policy: str, advice: str) -> None:
+    agents = spec(Dict(agent_state=Box(-1, 1, (2, 4))), MultiDiscrete([3, 3]))
+    with pytest.raises(
+        ConfigError, match=f"^The environment has 2 agents, but policy '{policy}' plays.* one: {advice}"
+    ):
+        set_shapes(compiled(policy), agents)
+    set_shapes(compiled("ppo", dict(multi_agent=True)), agents)
+
+
 @pytest.mark.parametrize("space", [Box(-1, 1, (2, 2)), Dict(left=Discrete(2), right=Discrete(2))])
 @pytest.mark.parametrize("policy", ["sac", "dqn", "ppo"])
 def test_no_policy_is_advised_for_actions_that_none_takes(policy: str, space: Space[Any]) -> None:

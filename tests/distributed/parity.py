@@ -56,8 +56,10 @@ NETWORKS = ("value", "critic", "actor", "dis", "cont")  # parts of models that h
 
 def kinds_of(policy_cls: type[Policy]) -> list[str]:
     """Return the kinds of actions that a policy takes; "agents" are those of several agents."""
+    if policy_cls.multi_agent:
+        return ["agents"]
     kinds = [kind for kind, space in SPACES.items() if isinstance(space, policy_cls.action_spaces)]
-    return [kind for kind in kinds if (kind == "agents") == policy_cls.multi_agent]
+    return [kind for kind in kinds if kind != "agents"] + ["agents"] * ("multi_agent" in policy_cls.default_config())
 
 
 def learns_from(cfg: EasyDict) -> str:
@@ -165,7 +167,8 @@ def compile_problem(name: str, kind: str, overrides: list[str]) -> EasyDict:
     if "actor_head_hidden_size" in default.model:
         model = dict(actor_head_hidden_size=16, critic_head_hidden_size=16)
     collect = {key: value for key, value in sizes.items() if key in known}
-    main = dict(env=env, policy=dict(collect=collect, model=model))
+    rows = {"multi_agent": True} if kind == "agents" and "multi_agent" in default else {}
+    main = dict(env=env, policy=dict(collect=collect, model=model, **rows))
     cfg = compile_config((main, dict(env=env, policy=dict(type=name, multi_gpu=True))), overrides=overrides)
     set_shapes(cfg, check_env(cfg.env))
     return cfg

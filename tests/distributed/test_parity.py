@@ -112,6 +112,13 @@ OPTIONS = {
         ["policy.learn.with_lagrange=True", "policy.learn.lagrange_thresh=1.0", "policy.learn.with_q_entropy=True"],
     ],
 }  # fmt: skip
+OF_AGENTS: dict[str, list[list[str]]] = {  # of policies that also have a single agent
+    "ppo": [["policy.model.type=vac", "policy.model.lstm_type=gru", "policy.learn.epoch_per_collect=3"]],
+    "discrete_sac": [
+        *([], ["policy.model.centralized_critic=False", "policy.priority=True", "policy.priority_IS_weight=True"]),
+    ],
+    "dqn": [["policy.priority=True", "policy.priority_IS_weight=True"]],
+}
 MASKED = ("dqn", "rainbow", "r2d2", "acer", "discrete_sac", "bdq", "ppo")  # one of each kind of model
 TOLERANCE = 1e-9
 
@@ -149,7 +156,8 @@ def registered() -> dict[str, tuple[str, str, list[str]]]:
     for name, policy_cls in sorted(POLICY_REGISTRY.items()):
         if policy_cls.__module__.startswith("ding_lite."):
             for kind in parity.kinds_of(policy_cls):
-                for number, overrides in enumerate(OPTIONS.get(name, [[]])):
+                own = OPTIONS if kind != "agents" or policy_cls.multi_agent else OF_AGENTS
+                for number, overrides in enumerate(own.get(name, [[]])):
                     found[f"{name}-{kind}-{number}"] = (name, kind, overrides)
                 if name in MASKED and kind.endswith("discrete"):
                     found[f"{name}-{kind}-masked"] = (name, kind, [*parity.SEQUENCES.get(name, []), "env.masked=True"])
@@ -159,6 +167,8 @@ def registered() -> dict[str, tuple[str, str, list[str]]]:
 def is_variant(case: str) -> bool:
     """Return whether another case has this one's options, with a policy's first kind of action."""
     name, kind, number = case.split("-")
+    if kind == "agents" and name not in OF_AGENTS and not POLICY_REGISTRY.find(name).multi_agent:
+        return True
     if name == "bdq" or kind == parity.kinds_of(POLICY_REGISTRY.find(name))[0]:
         return False
     return number != "0" or name in ("a2c", "pg", "impala", "ppo_offpolicy", "ppo_pg")

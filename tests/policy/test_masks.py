@@ -48,7 +48,7 @@ def problem(name: str, kind: str, *more: str) -> tuple[Any, dict[str, Any]]:
     return cfg, parity.collect_block(cfg)
 
 
-OF_AGENTS: Any = [(name, "agents", []) for name in OURS if POLICY_REGISTRY.find(name).multi_agent]
+OF_AGENTS: Any = [(name, "agents", []) for name in OURS if "agents" in parity.kinds_of(POLICY_REGISTRY.find(name))]
 
 
 @pytest.mark.parametrize(("name", "kind", "more"), [*CASES, *OF_AGENTS])
@@ -60,7 +60,7 @@ def test_no_action_is_played_that_a_mask_forbids(name: str, kind: str, more: lis
     mask[..., 0] |= ~mask.any(-1)
     obs = {"observation": torch.randn(NUM, 4), "action_mask": mask}
     if kind == "agents":
-        obs = parity.observations(name, NUM) | {"action_mask": mask}
+        obs = parity.observations("mappo", NUM) | {"action_mask": mask}
     played = [policy.act(obs, explore=False)["action"]]
     for eps in (0.0, 0.5, 1.0) if "eps" in policy.begin_collect(0) else (None,):
         policy.reset()

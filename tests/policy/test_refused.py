@@ -36,6 +36,10 @@ def test_a_value_beyond_the_limits_of_its_key_is_one_line(limited: tuple[Any, ..
 
 # Each line: policies, keys of `policy.` separated by spaces, and a part of the error.
 CASES = """
+dqn,ppo,discrete_sac | multi_agent=True | learns for several agents: expected Dict observations with agent_state
+sac | multi_agent=True | policy.multi_agent: expected False (this policy has a single agent), got bool True
+mappo | multi_agent=False | policy.multi_agent must be True, got False
+dqn | multi_agent=True other.eps.spread=7.0 | but with policy.multi_agent=True each agent explores for itself: leave one
 dqn,rainbow | priority=False priority_IS_weight=True | set policy.priority=True too
 mdqn,sql | double=True | double
 sqn | learn.target_entropy=1.2 | target_entropy=1.2 cannot be reached: the entropy of 3

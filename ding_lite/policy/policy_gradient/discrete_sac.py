@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from ding_lite.model.masks import allowed_actions, find_mask
-from ding_lite.policy.common_keys import epsilon_keys
+from ding_lite.policy.common_keys import MULTI_AGENT, epsilon_keys
 from ding_lite.policy.continuous.sac import SACPolicy
 from ding_lite.rl_utils.common import pick, sum_of_means
 from ding_lite.rl_utils.q_continuous import temperature_error
@@ -42,6 +42,7 @@ class DiscreteSACPolicy(SACPolicy):
 
     config: ClassVar[dict[str, Any]] = dict(
         type="discrete_sac",
+        multi_agent=MULTI_AGENT,
         learn=dict(
             init_w=None,
             target_entropy=Key(None, "in nats; None: 0.98 times the entropy of random allowed actions", type=float),
@@ -53,6 +54,7 @@ class DiscreteSACPolicy(SACPolicy):
     )
     config_without: ClassVar[tuple[str, ...]] = ("model.action_space",)
     model_type = "discrete_qac"
+    agents_model_type = "discrete_maqac"
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
     logged_figures = ("q_value", "td_error", "entropy", "alpha")
 

@@ -29,6 +29,7 @@ from easydict import EasyDict
 from torch import Tensor, nn
 
 from ding_lite.policy.base import Policy
+from ding_lite.policy.common_keys import MULTI_AGENT
 from ding_lite.policy.policy_gradient.a2c import (
     DISTRIBUTIONS,
     LOSS_KEYS,
@@ -67,6 +68,7 @@ class PPOPolicy(Policy):
         dict(learn=LOSS_KEYS),
         dict(
             type="ppo",
+            multi_agent=MULTI_AGENT,
             recompute_adv=Key(True, "compute values and advantages again for each epoch after the first"),
             learn=dict(
                 entropy_weight=0.0,
@@ -98,6 +100,7 @@ class PPOPolicy(Policy):
         ),
     )
     model_type = "vac"
+    agents_model_type = "mavac"
     learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "collect"
     action_spaces = DISTRIBUTIONS
     actor_mode = "compute_actor"

@@ -48,7 +48,8 @@ class PPOOffPolicy(PPOPolicy):
     reads_next_obs = False  # returns are estimated before samples are stored
     recurrent = False
     config_without = (
-        *("recompute_adv", "learn.epoch_per_collect", "learn.target_kl", "learn.kl_early_stop", "learn.kl_adaptive"),
+        *("multi_agent", "recompute_adv", "learn.epoch_per_collect"),
+        *("learn.target_kl", "learn.kl_early_stop", "learn.kl_adaptive"),
     )
 
     def _get_train_sample(self, block: dict[str, Any]) -> dict[str, Any]:

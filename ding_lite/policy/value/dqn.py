@@ -31,7 +31,7 @@ from torch import Tensor
 
 from ding_lite.model.noisy import check_noisy, draw_noise, given_noise, request_noise
 from ding_lite.policy.base import Policy
-from ding_lite.policy.common_keys import REPLAY_KEYS, TARGET_KEYS, epsilon_keys
+from ding_lite.policy.common_keys import MULTI_AGENT, REPLAY_KEYS, TARGET_KEYS, epsilon_keys
 from ding_lite.rl_utils.common import pick, weighted_mean
 from ding_lite.rl_utils.exploration import epsilon_greedy, spread_epsilon
 from ding_lite.utils.key import Key, merge_keys
@@ -46,6 +46,7 @@ class DQNPolicy(Policy):
         REPLAY_KEYS,
         dict(
             type="dqn",
+            multi_agent=MULTI_AGENT,
             nstep=3,
             double=Key(True, "double Q-learning: the online network chooses the action of the target"),
             noisy_net=Key(False, "explore with noisy layers in the head instead of epsilon"),
@@ -68,6 +69,11 @@ class DQNPolicy(Policy):
         model, noisy = cfg.policy.model, cfg.policy.get("noisy_net", False)  # a subclass may lack the key
         if model.get("noise", noisy) != noisy:
             raise ConfigError("policy.model.noise contradicts policy.noisy_net: set only policy.noisy_net.")
+        if cfg.policy.get("multi_agent") and cfg.policy.other.get("eps", {}).get("spread"):
+            raise ConfigError(
+                "policy.other.eps.spread gives each environment its epsilon, but with policy.multi_agent=True each "
+                "agent explores for itself: leave one out."
+            )
 
     def _create_model(self) -> torch.nn.Module:
         if self._cfg.get("noisy_net"):

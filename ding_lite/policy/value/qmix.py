@@ -63,7 +63,7 @@ QMIX_KEYS: dict[str, Any] = merge_keys(
         ),
     ),
 )
-NOT_OF_QMIX = ("double", "noisy_net", "learn.target_update_freq")
+NOT_OF_QMIX = ("double", "noisy_net", "multi_agent", "learn.target_update_freq")
 
 
 @POLICY_REGISTRY.register("qmix")

@@ -59,7 +59,7 @@ class R2D2Policy(RecurrentPolicy, DQNPolicy):
             other=dict(eps=dict(end=0.05), replay_buffer=dict(replay_buffer_size=1000)),
         ),
     )
-    config_without: ClassVar[tuple[str, ...]] = ("double", "noisy_net")
+    config_without: ClassVar[tuple[str, ...]] = ("double", "noisy_net", "multi_agent")
     model_type = "drqn"
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:

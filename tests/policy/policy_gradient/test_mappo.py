@@ -10,6 +10,7 @@ from gymnasium.spaces import Box, Dict, MultiDiscrete
 
 from ding_lite.config import compile_config, set_shapes
 from ding_lite.envs.spaces import EnvSpec
+from ding_lite.model import MAVAC
 from ding_lite.model.agents import fold_agents
 from ding_lite.rl_utils.policy_gradient import gae, gae_data
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
@@ -51,9 +52,9 @@ def test_each_agent_is_a_player_of_its_own(centralized: bool) -> None:
 def test_it_is_di_engines_ppo_with_several_agents_and_needs_a_global_state(given: dict[str, Any]) -> None:
     create = dict(env=dict(env_id="CartPole-v1"), policy=dict(type=given["type"]))
     cfg = compile_config((dict(policy={key: value for key, value in given.items() if key != "type"}), create))
-    assert cfg.policy.type == "mappo"
     set_shapes(cfg, EnvSpec(Dict(agent_state=Box(-1, 1, (2, 4))), MultiDiscrete([3, 3]), 0))
+    policy_cls = POLICY_REGISTRY.find(cfg.policy.type)
     with pytest.raises(ConfigError, match="centralized_critic=True needs the key global_state"):
-        POLICY_REGISTRY.find("mappo")(cfg.policy)
+        policy_cls(cfg.policy)
     cfg.policy.model.centralized_critic = False
-    POLICY_REGISTRY.find("mappo")(cfg.policy)
+    assert type(policy_cls(cfg.policy).model) is MAVAC
