@@ -28,7 +28,8 @@ NAMES = {
     """,
     "ding_lite.model": """
         ACER ActorCritic BC BDQ C51DQN ContinuousBC ContinuousQAC ConvEncoder DQN DRQN DiscreteBC DiscreteHead
-        DiscreteQAC DistributionHead DuelingHead FCEncoder FQF FractionHead GTrXL HybridQAC IMPALAConvEncoder
+        DiscreteMAQAC DiscreteQAC DistributionHead DuelingHead FCEncoder FQF FractionHead GTrXL HybridQAC
+        IMPALAConvEncoder
         IQN MAVAC MLP NoisyLinear PDQN PG QAC QACDIST QACEnsemble QACQuantile QMix QRDQN QVAC QuantileHead RainbowDQN
         RecurrentCore RecurrentQAC SQN VAC ValueNetwork WQMix create_encoder
     """,

@@ -94,6 +94,10 @@ RUNS = {
     },
     "two_step_wqmix": Run("matrix_game/config/two_step_wqmix_config.py", 16_000, mode="serial"),
     **{f"{name}_mappo": Run(f"matrix_game/config/{name}_mappo_config.py", 20_000) for name in ("two_step", "penalty")},
+    **{
+        f"{name}_masac": Run(f"matrix_game/config/{name}_masac_config.py", 16_000, mode="serial")
+        for name in ("two_step", "penalty")
+    },
     "two_step_vdn": Run(
         "matrix_game/config/two_step_qmix_config.py",
         16_000,

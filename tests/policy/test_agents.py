@@ -24,7 +24,7 @@ def problem(name: str, *words: str) -> tuple[Any, Any, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", ["dqn", "discrete_sac"])
-def test_a_sample_is_one_of_each_agent_with_the_common_reward_and_its_priority_their_mean(name: str) -> None:
+def test_a_sample_is_one_of_each_agent_and_its_priority_is_their_mean(name: str) -> None:
     cfg, policy, block = problem(name, "priority=True", "priority_IS_weight=True", "nstep=1")
     batch = parity.replay_everything(cfg, policy.to_samples(block), parity.NUM_ENVS)
     alone = copy.deepcopy(cfg)
