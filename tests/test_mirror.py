@@ -19,12 +19,15 @@ COVERED = {
     "entry/test_reporter.py": ["entry/summary.py"],
     "entry/test_resume.py": ["entry/keeper.py"],
     "entry/test_actors.py": ["entry/actor_process.py"],
-    "policy/continuous/test_ensembles.py": ["policy/continuous/redq.py", "policy/continuous/tqc.py"],
+    "policy/continuous/test_ensembles.py": [
+        *("policy/continuous/redq.py", "policy/continuous/tqc.py", "policy/offline/edac.py"),
+    ],
     "envs/test_subprocess_env.py": ["envs/worker_process.py"],
     "envs/test_vector_env.py": [
         *("envs/builders.py", "envs/episode_monitor.py", "envs/keys.py", "envs/seeded_env.py"),
     ],
     "model/test_models.py": ["model/discrete_qac.py"],
+    "policy/offline/test_bcq.py": ["model/bcq.py"],
     "model/test_qmix.py": ["model/agents.py"],
     "policy/policy_gradient/test_mappo.py": ["model/mavac.py"],
     "policy/value/test_qmix.py": ["policy/value/wqmix.py"],

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ding_lite.model.bc import BC as BC
     from ding_lite.model.bc import ContinuousBC as ContinuousBC
     from ding_lite.model.bc import DiscreteBC as DiscreteBC
+    from ding_lite.model.bcq import BCQ as BCQ
     from ding_lite.model.bdq import BDQ as BDQ
     from ding_lite.model.discrete_qac import ACER as ACER
     from ding_lite.model.discrete_qac import DiscreteQAC as DiscreteQAC

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from ding_lite.policy.continuous.td3 import TD3Policy as TD3Policy
     from ding_lite.policy.continuous.tqc import TQCPolicy as TQCPolicy
     from ding_lite.policy.offline.bc import BCPolicy as BCPolicy
+    from ding_lite.policy.offline.bcq import BCQPolicy as BCQPolicy
     from ding_lite.policy.offline.cql import CQLPolicy as CQLPolicy
     from ding_lite.policy.offline.discrete_cql import DiscreteCQLPolicy as DiscreteCQLPolicy
+    from ding_lite.policy.offline.edac import EDACPolicy as EDACPolicy
     from ding_lite.policy.offline.iql import IQLPolicy as IQLPolicy
     from ding_lite.policy.offline.td3_bc import TD3BCPolicy as TD3BCPolicy
     from ding_lite.policy.policy_gradient.a2c import A2CPolicy as A2CPolicy

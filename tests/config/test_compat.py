@@ -43,6 +43,7 @@ TWO, IQL = [64, 64], [512, 512, 512]
 # Sizes of hidden layers in DI-engine 0.5.3, from its models `continuous_qac` and `qac_dist` and its class of IQL.
 HIDDEN: dict[str, dict[str, list[int]]] = {
     **{kind: {"actor": TWO, "critic": TWO} for kind in ("sac", "td3", "ddpg", "d4pg", "cql", "td3_bc")},
+    "edac": {"actor": [256, 256], "critic": [256, 256]},
     "iql": {"actor": [512, *IQL], "critic": IQL, "value": IQL},
 }
 

@@ -166,6 +166,7 @@ def compile_problem(name: str, kind: str, overrides: list[str]) -> EasyDict:
     model: dict[str, Any] = dict(encoder_hidden_size_list=[16, 8])
     if "actor_head_hidden_size" in default.model:
         model = dict(actor_head_hidden_size=16, critic_head_hidden_size=16)
+        model |= {key: [16, 8] for key, value in default.model.items() if isinstance(value, list)}
     collect = {key: value for key, value in sizes.items() if key in known}
     rows = {"multi_agent": True} if kind == "agents" and "multi_agent" in default else {}
     main = dict(env=env, policy=dict(collect=collect, model=model, **rows))

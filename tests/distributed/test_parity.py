@@ -107,6 +107,8 @@ OPTIONS = {
         ["policy.model.twin_critic=True", "policy.learn.noise=True", "policy.learn.actor_update_freq=2"],
     ],
     "d4pg": [["policy.model.v_min=-20.0", "policy.model.v_max=20.0"]],
+    "edac": [[], ["policy.learn.with_q_entropy=True", "policy.learn.eta=0.0"]],
+    "bcq": [["policy.nstep=3"]],
     "cql": [
         [],
         ["policy.learn.with_lagrange=True", "policy.learn.lagrange_thresh=1.0", "policy.learn.with_q_entropy=True"],

@@ -21,6 +21,8 @@ OVERRIDES = {
             *(f"learn.learning_rate_{network}=3e-3" for network in ("q", "value", "policy"))),
     "cql": ("learn.num_actions=4", "learn.auto_alpha=False", "learn.alpha=0.01",
             "learn.learning_rate_q=3e-3", "learn.learning_rate_policy=3e-3"),
+    "edac": ("learn.auto_alpha=False", "learn.alpha=0.01", "learn.learning_rate_q=3e-3",
+             "learn.learning_rate_policy=3e-3"),
 }  # fmt: skip
 STATES = torch.tensor([[-1.0], [1.0]])
 
@@ -51,10 +53,12 @@ def slope(obs: Tensor, action: Tensor) -> Tensor:
 
 
 WITHIN = {"td3_bc": ("learn.alpha=0.1",), "iql": (), "cql": ()}
-FREE = {"td3_bc": ("learn.alpha=20.0",), "iql": (), "cql": ("learn.min_q_weight=0.5",)}
+FREE = {"td3_bc": ("learn.alpha=20.0",), "iql": (), "cql": ("learn.min_q_weight=0.5",), "edac": ()}
 
 
-@pytest.mark.parametrize("kind", ["iql", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("td3_bc", "cql"))])
+@pytest.mark.parametrize(
+    "kind", ["iql", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("td3_bc", "cql", "edac"))]
+)
 def test_the_best_action_of_the_data_is_found(kind: str) -> None:
     action = learn(kind, *FREE[kind], width=1.0, reward=peak)
     assert action.tolist() == pytest.approx([-0.4, 0.4], abs=0.12)

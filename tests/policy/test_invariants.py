@@ -261,7 +261,7 @@ def test_noise_of_a_loss_is_drawn_apart_for_every_sample_and_purpose() -> None:
         numbers = [number for leaf in drawn if leaf.is_floating_point() for number in leaf.flatten().tolist()]
         assert len({*numbers}) == len(numbers), name
         drawing |= {name} if numbers else set()
-    assert drawing >= {"sac", "redq", "tqc", "cql", "td3", "td3_bc", "ddpg", "paddpg", "iqn", "rainbow"}
+    assert drawing >= {"sac", "redq", "tqc", "cql", "edac", "td3", "td3_bc", "ddpg", "paddpg", "iqn", "rainbow"}
 
 
 @pytest.mark.parametrize("name", NOISY)

@@ -59,6 +59,10 @@ td3_bc,ddpg | learn.noise_range.min=1.0 | expected min <= max, got 1.0 and 0.5
 iql,acer | learn.learning_rate=0.1 | Unknown key 'policy.learn.learning_rate'
 td3 | action_space=hybrid | policy 'td3' expects Box actions, got 'hybrid': use
 d4pg | model.v_min=10.0 | v_min=10.0 must be smaller than policy.model.v_max=10.0
+bcq | model.phi=-0.1 | policy.model.phi: expected at least 0
+bcq | model.actor_head_hidden_size=16 | policy.model.actor_head_hidden_size: expected list[int]
+edac | model.ensemble_num=1 | policy.model.ensemble_num: expected at least 2, got 1
+edac | model.twin_critic=True | Unknown key 'policy.model.twin_critic'
 cql | learn.with_lagrange=True | needs a lagrange_thresh above 0, got -1.0
 bc | continuous=True | policy.continuous=True, but the environment's actions are discrete
 bc | model.action_space=hybrid | policy 'bc' expects Discrete, MultiDiscrete or Box actions, got 'hybrid': no

@@ -127,7 +127,8 @@ def numbers(name: str) -> dict[str, Key]:
 
 # Read while the policy is built, and followed afterwards, see the tests of single keys.
 FOLLOWED = {
-    name: {"learn.alpha"} for name in ("sac", "recurrent_sac", "redq", "tqc", "cql", "discrete_sac", "sac_discrete")
+    name: {"learn.alpha"}
+    for name in ("sac", "recurrent_sac", "redq", "tqc", "cql", "edac", "discrete_sac", "sac_discrete")
 }
 FOLLOWED["sqn"] = {"learn.target_entropy"}  # only compared with its bound
 

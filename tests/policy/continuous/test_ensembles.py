@@ -1,4 +1,4 @@
-"""The losses of REDQ and TQC, against loops over samples, critics and quantiles."""
+"""The losses of REDQ, EDAC and TQC, against loops over samples, critics and quantiles."""
 
 from __future__ import annotations
 
@@ -53,6 +53,39 @@ def test_redq_draws_critics_for_each_update_and_rarely_moves_its_actor() -> None
     assert moved == [False, False, True, False, False, True]
     q = policy.model.critic(torch.zeros(5, 3), torch.zeros(5, 2))
     assert q.shape == (6, 5)
+
+
+@pytest.mark.parametrize("with_q_entropy", [False, True])
+def test_critics_of_edac_learn_the_smallest_value_and_to_change_differently(with_q_entropy: bool) -> None:
+    torch.manual_seed(0)
+    keys = ("model.ensemble_num=3", "learn.eta=0.5", f"learn.with_q_entropy={with_q_entropy}")
+    policy = make_qac("edac", *keys)
+    batch = with_noise(policy, make_batch(8))
+    target, q, logp, alpha = outputs(policy, batch)
+    expected, total = 0.0, 0.0
+    for b in range(8):
+        y = discounted(batch, b, min(target[:, b]) - with_q_entropy * alpha * logp[b])
+        expected += sum((y - q[c, b]) ** 2 for c in range(3)).item() / 8
+        action = batch["action"][b : b + 1].clone().requires_grad_()
+        values = policy.model.critic(batch["obs"][b : b + 1], action)[:, 0]
+        slopes = [torch.autograd.grad(value, action, retain_graph=True)[0][0] for value in values]
+        pairs = itertools.permutations(slopes, 2)
+        total += sum(torch.cosine_similarity(*pair, dim=0).item() for pair in pairs)
+    loss, figures = policy._critic_loss(batch)
+    assert figures["similarity"].mean().item() == pytest.approx(total / 8 / 6, abs=1e-5)
+    assert loss.item() == pytest.approx(expected + 0.5 * total / 8 / 2, rel=1e-4)
+
+
+def test_the_similarity_of_edacs_critics_falls_the_faster_the_larger_eta_is() -> None:
+    similarities = []
+    for eta in (0.0, 1.0, 100.0):
+        torch.manual_seed(0)
+        policy = make_qac("edac", "model.ensemble_num=3", f"learn.eta={eta}", "learn.learning_rate_q=0.003")
+        for seed in range(40):
+            output = policy.learn(make_batch(32, seed))
+        similarities.append(output["similarity"].mean().item())
+    assert similarities[0] > similarities[1] + 0.1
+    assert similarities[1] > similarities[2] > -0.5  # three vectors of length 1 cannot differ more
 
 
 @pytest.mark.parametrize("dropped", [0, 2, 4])

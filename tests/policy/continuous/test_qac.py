@@ -10,6 +10,7 @@ from tests.policy.helpers import same
 
 EXTRA = {
     "cql": ("learn.num_actions=2", "learn.with_lagrange=True", "learn.lagrange_thresh=5.0", "learn.init_w=0.25"),
+    "edac": ("model.ensemble_num=3", "learn.init_w=0.25"),
     "iql": ("learn.init_w=0.25",),
     "td3_bc": (),
     "sac": ("learn.init_w=0.25",),
