@@ -139,6 +139,7 @@ RENAMED_KEYS = {
     "policy.learn.action_space": "policy.model.action_space",
     "policy.model.actor_head_type": "policy.model.action_space",
     "policy.model.agent_obs_shape": "policy.model.obs_shape",
+    "policy.model.actor_hidden_size_list": "policy.model.encoder_hidden_size_list",
     "policy.model.hidden_size_list": "policy.model.encoder_hidden_size_list",
     "policy.collect.discount_factor": "policy.discount_factor",
     "policy.kappa": "policy.learn.kappa",

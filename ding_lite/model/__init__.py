@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ding_lite.model.bc import DiscreteBC as DiscreteBC
     from ding_lite.model.bcq import BCQ as BCQ
     from ding_lite.model.bdq import BDQ as BDQ
+    from ding_lite.model.coma import COMA as COMA
     from ding_lite.model.discrete_qac import ACER as ACER
     from ding_lite.model.discrete_qac import DiscreteQAC as DiscreteQAC
     from ding_lite.model.distributional import C51DQN as C51DQN
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from ding_lite.model.qac import ContinuousQAC as ContinuousQAC
     from ding_lite.model.qac import QACEnsemble as QACEnsemble
     from ding_lite.model.qac import QACQuantile as QACQuantile
+    from ding_lite.model.qmix import MADQN as MADQN
     from ding_lite.model.qmix import QMix as QMix
     from ding_lite.model.qmix import WQMix as WQMix
     from ding_lite.model.recurrent import DRQN as DRQN

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ding_lite.model.agents import STATE, agent_shape, fold_agents
+from ding_lite.model.agents import GLOBAL, STATE, agent_shape, fold_agents
 from ding_lite.model.arguments import ObsShape, with_arguments_of
 from ding_lite.model.mlp import MLP, Activation
 from ding_lite.model.q_learning import DQN
@@ -154,9 +154,43 @@ class JointMixer(nn.Module):
         return (self.advantage(torch.cat([state_XG, q_XM], -1)) + self.bias(state_XG)).squeeze(-1)
 
 
+class QMixPair(nn.Module):
+    """Two networks of QMIX with the same agents; the first one acts.
+
+    A subclass assigns both to the attributes that `names` has.
+    """
+
+    names: tuple[str, str]
+
+    def forward(self, inputs: Any, mode: str = "compute_q", **options: Any) -> dict[str, Any]:
+        """Return the result of the method named `mode`, 'compute_q' or 'mix'."""
+        return self.mix(inputs, **options) if mode == "mix" else self.compute_q(inputs, **options)
+
+    def mix(self, state_XG: Tensor | None, q_X2MA: Tensor, action_XM: Tensor) -> dict[str, Tensor]:
+        """Return `total_q` `[..., 2]`, what each network's mixer makes of the values of these actions."""
+        q_X2M = q_X2MA.gather(-1, action_XM[..., None, :, None].expand(*q_X2MA.shape[:-1], 1)).squeeze(-1)
+        totals = [getattr(self, name).mix(state_XG, q_X2M[..., i, :])["total_q"] for i, name in enumerate(self.names)]
+        return {"total_q": torch.stack(totals, -1)}
+
+    def compute_q(self, obs: dict[str, Tensor], prev_state: Any = None, **sequence: Any) -> dict[str, Any]:
+        """Return `logit` `[T, B, M, A]`, those of the first network, `both` `[T, B, 2, M, A]`, and states."""
+        before, seen = prev_state or dict.fromkeys(self.names), self.observed(obs)
+        parts = {
+            name: getattr(self, name)(own, prev_state=before[name], **sequence)
+            for name, own in zip(self.names, seen, strict=True)
+        }
+        logits = [part.pop("logit") for part in parts.values()]
+        states = {key: {name: part[key] for name, part in parts.items()} for key in parts[self.names[0]]}
+        return states | {"logit": logits[0], "both": torch.stack(logits, 2)}
+
+    def observed(self, obs: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return what each network sees."""
+        return obs, obs
+
+
 @MODEL_REGISTRY.register("wqmix")
-class WQMix(nn.Module):
-    """Two networks of QMIX: `tot`, and `star`, whose mixer is not restricted (Rashid et al. 2020, arXiv:2006.10800).
+class WQMix(QMixPair):
+    """QMIX: `tot`, and `star`, whose mixer is not restricted (Rashid et al. 2020, arXiv:2006.10800).
 
     Args:
         agent_num: M.
@@ -165,6 +199,8 @@ class WQMix(nn.Module):
         global_obs_shape: G, the length of `global_state`.
         **options: see `QMix`.
     """
+
+    names = ("tot", "star")
 
     @with_arguments_of(QMix, without=("mixer",))
     def __init__(
@@ -180,19 +216,53 @@ class WQMix(nn.Module):
         self.tot, self.star = (QMix(*shapes, **options) for _ in range(2))
         self.star.mixer = JointMixer(agent_num, global_obs_shape)  # type: ignore[arg-type, assignment]
 
-    def forward(self, inputs: Any, mode: str = "compute_q", **options: Any) -> dict[str, Any]:
-        """Return the result of the method named `mode`, 'compute_q' or 'mix'."""
-        return self.mix(inputs, **options) if mode == "mix" else self.compute_q(inputs, **options)
 
-    def mix(self, state_XG: Tensor, q_X2M: Tensor) -> dict[str, Tensor]:
-        """Return `total_q` `[..., 2]`, Q_tot and Q*, for the values of the agents' actions in both networks."""
-        pairs = zip((self.tot, self.star), q_X2M.unbind(-2), strict=True)
-        return {"total_q": torch.stack([network.mix(state_XG, q_XM)["total_q"] for network, q_XM in pairs], -1)}
+@MODEL_REGISTRY.register("madqn")
+class MADQN(QMixPair):
+    """The agents' network: `current`, and `cooperation`, in which each agent sees `global_state` instead of its own.
 
-    def compute_q(self, obs: dict[str, Tensor], prev_state: Any = None, **sequence: Any) -> dict[str, Any]:
-        """Return `logit` `[T, B, M, A]`, the values of `tot`, `both` `[T, B, 2, M, A]`, and states, see `QMix`."""
-        before = prev_state or {"tot": None, "star": None}
-        parts = {name: getattr(self, name)(obs, prev_state=state, **sequence) for name, state in before.items()}
-        logits = [part.pop("logit") for part in parts.values()]
-        states = {key: {name: part[key] for name, part in parts.items()} for key in parts["tot"]}
-        return states | {"logit": logits[0], "both": torch.stack(logits, 2)}
+    Args:
+        agent_num: M.
+        obs_shape: shape of what one agent observes.
+        action_shape: A.
+        global_obs_shape: G, the length of `global_state`, of all agents or of each.
+        mixer: both networks mix the values of the agents; False: they add them.
+        global_cooperation: False: `cooperation` sees what the agents observe, too.
+        **options: see `QMix`.
+    """
+
+    names = ("current", "cooperation")
+
+    @with_arguments_of(QMix)
+    def __init__(
+        self,
+        agent_num: int,
+        obs_shape: ObsShape,
+        action_shape: int,
+        global_obs_shape: int | None = None,
+        *,
+        mixer: bool = False,
+        global_cooperation: bool = True,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        if global_cooperation and global_obs_shape is None:
+            raise ConfigError(
+                "policy.model.global_cooperation=True needs the key global_state in the observations, a vector that "
+                "shows the state of the whole task: add it to the environment, or set "
+                "policy.model.global_cooperation=False."
+            )
+        self._global = global_cooperation
+        shapes: Any = (obs_shape, global_obs_shape if global_cooperation else obs_shape)
+        self.current, self.cooperation = (
+            QMix(agent_num, shape, action_shape, global_obs_shape, mixer=mixer, **options) for shape in shapes
+        )
+
+    def observed(self, obs: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return the observations, and those with the global state in place of `agent_state`."""
+        if not self._global:
+            return obs, obs
+        state = obs[GLOBAL]
+        if state.ndim == 3:  # one state for all agents
+            state = state.unsqueeze(2).expand(*obs[STATE].shape[:3], -1)
+        return obs, {**obs, STATE: state}

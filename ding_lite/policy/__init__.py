@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ding_lite.policy.offline.td3_bc import TD3BCPolicy as TD3BCPolicy
     from ding_lite.policy.policy_gradient.a2c import A2CPolicy as A2CPolicy
     from ding_lite.policy.policy_gradient.acer import ACERPolicy as ACERPolicy
+    from ding_lite.policy.policy_gradient.coma import COMAPolicy as COMAPolicy
     from ding_lite.policy.policy_gradient.discrete_sac import DiscreteSACPolicy as DiscreteSACPolicy
     from ding_lite.policy.policy_gradient.impala import IMPALAPolicy as IMPALAPolicy
     from ding_lite.policy.policy_gradient.mappo import MAPPOPolicy as MAPPOPolicy
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from ding_lite.policy.value.dqn import DQNPolicy as DQNPolicy
     from ding_lite.policy.value.fqf import FQFPolicy as FQFPolicy
     from ding_lite.policy.value.iqn import IQNPolicy as IQNPolicy
+    from ding_lite.policy.value.madqn import MADQNPolicy as MADQNPolicy
     from ding_lite.policy.value.mdqn import MDQNPolicy as MDQNPolicy
     from ding_lite.policy.value.pdqn import PDQNPolicy as PDQNPolicy
     from ding_lite.policy.value.pqn import PQNPolicy as PQNPolicy

@@ -43,7 +43,7 @@ SEQUENCES = {
     "impala": ["policy.unroll_len=4"],
     **{
         name: ["policy.unroll_len=4", "policy.burnin_step=2", "policy.nstep=3"]
-        for name in ("qmix", "wqmix", "r2d2", "recurrent_sac", "recurrent_td3")
+        for name in ("madqn", "qmix", "wqmix", "r2d2", "recurrent_sac", "recurrent_td3")
     },
 }
 # Which environments each rank has: of equal numbers where ranks share a data set, else of different ones.

@@ -64,6 +64,11 @@ OPTIONS = {
         ["policy.unroll_len=4", "policy.learn.c_clip_ratio=0.9", "policy.learn.trust_region_value=0.1"],
         ["policy.unroll_len=4", "policy.learn.trust_region=False"],
     ],
+    "madqn": [
+        parity.SEQUENCES["madqn"],
+        ["policy.unroll_len=1", "policy.model.lstm_type=None", "policy.model.mixer=True", "policy.learn.double_q=True"],
+    ],
+    "coma": [[], ["policy.learn.epoch_per_collect=3", "policy.model.lstm_type=None"]],
     "mappo": [[], ["policy.model.centralized_critic=False", "policy.learn.epoch_per_collect=3"]],
     "qmix": [
         parity.SEQUENCES["qmix"],

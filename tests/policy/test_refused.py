@@ -48,9 +48,9 @@ c51,rainbow | model.v_min=20.0 | policy.model.v_min=20.0 must be smaller than po
 c51,d4pg | model.n_atom=1 | policy.model.n_atom: expected at least 2, got 1
 rainbow | model.noise=False | policy.model.noise contradicts policy.noisy_net
 qrdqn,iqn,fqf | model.num_quantiles=0 | policy.model.num_quantiles: expected at least 1, got 0
-r2d2 | noisy_net=True | policy.noisy_net
-r2d2 | double=False | policy.double
-r2d2 | model.lstm_type=rnn | lstm_type must be one of
+madqn,r2d2 | noisy_net=True | policy.noisy_net
+madqn,r2d2 | double=False | policy.double
+coma,madqn,r2d2 | model.lstm_type=rnn | lstm_type must be one of
 pdqn,d4pg | model.twin_critic=True | Unknown key 'policy.model.twin_critic'
 pdqn | model.multi_pass=True | needs an action_mask
 discrete_cql | model.noise=True | leave it out
@@ -68,13 +68,15 @@ bc | continuous=True | policy.continuous=True, but the environment's actions are
 bc | model.action_space=hybrid | policy 'bc' expects Discrete, MultiDiscrete or Box actions, got 'hybrid': no
 bc | model.bound_type=clip | policy.model.bound_type must be one of None, tanh, got 'clip'
 bc | offline=False | policy.offline: expected True for policy 'bc', got bool False: leave it out
-a2c | collect.n_sample=None | policy.collect.n_sample
+a2c,coma | collect.n_sample=None | policy.collect.n_sample
 a2c | learn.value_norm=True | Unknown key 'policy.learn.value_norm'
-a2c,pg,ppo,ppo_pg | on_policy=False | policy.on_policy: expected True for policy '
+a2c,coma,pg,ppo,ppo_pg | on_policy=False | policy.on_policy: expected True for policy '
 a2c,impala,ppo_offpolicy | model.lstm_type=lstm | lstm_type=lstm is not possible with policy '
 acer,impala | learn.batch_size=100000 | fewer than policy.learn.batch_size=100000: nothing would be learned
 impala | on_policy=True | policy.on_policy: expected False for policy 'impala'
 pg,ppo_pg | collect.n_sample=64 | Unknown key 'policy.collect.n_sample'. Known in 'policy.collect': actor_timeout
+coma | priority=True | policy.priority
+coma | model.mixer=True | Unknown key 'policy.model.mixer'
 ppo | learn.target_kl=0.1 | set both
 ppo | learn.kl_early_stop=True | set both
 ppo | learn.kl_adaptive=True learn.target_kl=0.1 | set policy.learn.kl_beta above 0
@@ -82,7 +84,7 @@ ppo | learn.lr_scheduler={'epoch_nun':3,'min_lr_lambda':0.1} | policy.learn.lr_s
 ppo | learn.lr_scheduler={'epoch_num':'three','min_lr_lambda':0.1} | policy.learn.lr_scheduler must be dict
 ppo | learn.clip_scheduler={'epoch_num':3} | policy.learn.clip_scheduler must be dict(epoch_num=collects, min
 ppo | learn.clip_scheduler={'epoch_num':0,'min_clip_lambda':0.1} | policy.learn.clip_scheduler must be dict
-ppo | collect.n_episode=8 | Unknown key 'policy.collect.n_episode'
+coma,ppo | collect.n_episode=8 | Unknown key 'policy.collect.n_episode'
 ppo | model.lstm_type=lstm model.share_encoder=False | lstm_type=lstm is not possible with share_encoder=False
 ppo | model.lstm_type=rnn | lstm_type must be one of normal, pytorch, lstm, gru, got 'rnn'
 ppo | learn.pretrained_model_path=x | has no effect without a weight: set policy.learn.kl_beta above 0

@@ -144,7 +144,7 @@ def test_the_gradient_reaches_back_through_time_but_not_past_the_start_of_an_epi
     assert not batch["obs"].grad[:, 1:].any()
 
 
-@pytest.mark.parametrize("name", ["ppo", "r2d2", "qmix", "wqmix", "recurrent_sac", "recurrent_td3"])
+@pytest.mark.parametrize("name", ["ppo", "r2d2", "qmix", "wqmix", "madqn", "coma", "recurrent_sac", "recurrent_td3"])
 def test_states_of_collects_and_evaluations_are_apart_and_begin_anew_with_an_episode(name: str) -> None:
     kind = parity.kinds_of(POLICY_REGISTRY.find(name))[0]
     cfg = parity.compile_problem(name, kind, [*parity.SEQUENCES.get(name, []), *LSTM.get(name, [])])

@@ -20,16 +20,17 @@ state; 2 stands for Q_tot and Q*.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar
 
 import gymnasium
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ding_lite.policy.sequences import RecurrentPolicy
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.policy.value.qmix import NOT_OF_QMIX, QMIX_KEYS, global_states
-from ding_lite.rl_utils.common import pick, weighted_mean
+from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -59,21 +60,22 @@ class WQMIXPolicy(RecurrentPolicy, DQNPolicy):
         cfg = self._cfg
         learned = slice(cfg.burnin_step, cfg.burnin_step + cfg.unroll_len)
         state_TBG, next_state_TBG = global_states(batch, cfg.burnin_step)
+        mix = partial(self._run, mode="mix")
         q_TB2MA, next_q_TB2MA = self._unroll(self._model, batch, "both")
         q_UB2MA, state_UBG = q_TB2MA[: cfg.unroll_len], state_TBG[: cfg.unroll_len]
         action_UBM = batch["action"][learned]
-        q_UB2 = self._value(self._model, q_UB2MA, action_UBM, state_UBG)
+        q_UB2 = mix(self._model, state_UBG, q_X2MA=q_UB2MA, action_XM=action_UBM)["total_q"]
         with torch.no_grad():
             _, target_q_TB2MA = self._unroll(self._target_model, batch, "both")
             best_TBM = next_q_TB2MA[:, :, 0].argmax(-1)
-            next_q_TB = self._value(self._target_model, target_q_TB2MA, best_TBM, next_state_TBG)[..., 1]
-            next_q_UB = next_q_TB.gather(0, batch["last_step"][learned] - learned.start)
+            next_q_TB2 = mix(self._target_model, next_state_TBG, q_X2MA=target_q_TB2MA, action_XM=best_TBM)["total_q"]
+            next_q_UB = next_q_TB2[..., 1].gather(0, batch["last_step"][learned] - learned.start)
             next_q_UB = next_q_UB.masked_fill(batch["done"][learned], 0.0)
             target_UB = batch["reward"][learned] + batch["value_gamma"][learned] * next_q_UB
             counts_UB = q_UB2[..., 0] < target_UB
             if not cfg.learn.wqmix_ow:
                 greedy_UBM = q_UB2MA[:, :, 0].argmax(-1)
-                greedy_UB2 = self._value(self._model, q_UB2MA, greedy_UBM, state_UBG)
+                greedy_UB2 = mix(self._model, state_UBG, q_X2MA=q_UB2MA, action_XM=greedy_UBM)["total_q"]
                 counts_UB = (greedy_UBM == action_UBM).all(-1) | (target_UB > greedy_UB2[..., 1])
             alpha_UB = torch.where(counts_UB, 1.0, cfg.learn.alpha).to(target_UB.dtype)
         error_UB2 = target_UB.unsqueeze(-1) - q_UB2
@@ -81,9 +83,3 @@ class WQMIXPolicy(RecurrentPolicy, DQNPolicy):
         loss = weighted_mean(square_UB, batch.get("weight"))
         priority_B = self._priority(error_UB2[..., 0].detach().abs())
         return loss, {"priority": priority_B, "q_value": q_UB2[..., 0].detach(), "weight": alpha_UB.mean()}
-
-    def _value(self, network: nn.Module, q_TB2MA: Tensor, action_TBM: Tensor, state_TBG: Tensor) -> Tensor:
-        """Return Q_tot and Q* of these actions, `[T, B, 2]`."""
-        q_TB2M = pick(q_TB2MA, action_TBM.unsqueeze(2).expand(q_TB2MA.shape[:-1]))
-        total: Tensor = self._run(network, state_TBG, mode="mix", q_X2M=q_TB2M)["total_q"]
-        return total

@@ -1,4 +1,4 @@
-"""The loss of QMIX is that of its equation, and an environment that it cannot learn from is refused."""
+"""The losses of QMIX and of what was made of it are those of their equations; unfit environments are refused."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ PLAIN = MultiDiscrete([3, 3])
 @pytest.mark.parametrize(
     ("obs", "actions", "message"),
     [
-        (Box(-1, 1, (4,)), Discrete(3), "Policy 'qmix' expects MultiDiscrete actions, got Discrete"),
+        (Box(-1, 1, (4,)), Discrete(3), "Policy 'qmix' learns for several agents"),
         (Box(-1, 1, (4,)), PLAIN, r"expected Dict observations with agent_state \[M, ...\], and"),
         (Dict(agent_state=AGENTS, global_state=Box(-1, 1, (4,))), MultiDiscrete([3, 2]), "of M equal numbers"),
         (Dict(agent_state=AGENTS), MultiDiscrete([3] * 3), "of M equal numbers"),
@@ -69,6 +69,19 @@ def test_an_environment_without_agents_or_without_their_state_is_refused(obs: An
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("key", ["mixer", "global_cooperation"])
+def test_madqn_needs_a_global_state_where_it_uses_one(key: str) -> None:
+    model = {"mixer": False, "global_cooperation": False}
+    cfg = compile_config(
+        (dict(policy=dict(model=model)), dict(env=dict(env_id="CartPole-v1"), policy=dict(type="madqn")))
+    )
+    set_shapes(cfg, EnvSpec(Dict(agent_state=AGENTS), PLAIN, 0))
+    POLICY_REGISTRY.find("madqn")(cfg.policy)
+    cfg.policy.model[key] = True
+    with pytest.raises(ConfigError, match=rf"^policy\.model\.{key}=True needs the key global_state [^\n]*$"):
+        POLICY_REGISTRY.find("madqn")(cfg.policy)
+
+
 def test_di_engines_names_of_shapes_and_sizes_are_taken() -> None:
     model = dict(agent_num=2, obs_shape=4, global_obs_shape=6, action_shape=3, hidden_size_list=[8], mixer=True)
     policy = dict(model=model, collect=dict(unroll_len=7), learn=dict(target_update_theta=0.5, clip_value=10))
@@ -79,17 +92,21 @@ def test_di_engines_names_of_shapes_and_sizes_are_taken() -> None:
     assert cfg.policy.model.encoder_hidden_size_list == [8]
 
 
+def both(network: Any, obs: dict[str, Any]) -> torch.Tensor:
+    """Return the values of both networks of a pair, `[B, 2, M, A]`."""
+    return network({key: part[None] for key, part in obs.items()})["both"][0]
+
+
+def mixed(network: Any, obs: dict[str, Any], q_B2MA: torch.Tensor, action_BM: torch.Tensor) -> Any:
+    """Return what the two mixers of a pair make of these actions, `[B]` each."""
+    values = [q_B2MA[:, i].gather(-1, action_BM[..., None])[..., 0] for i in (0, 1)]
+    mixers = (getattr(network, name) for name in network.names)
+    return [one(obs["global_state"], mode="mix", q_XM=q)["total_q"] for one, q in zip(mixers, values, strict=True)]
+
+
 @pytest.mark.parametrize("optimistic", [True, False])
 def test_weighted_qmix_counts_errors_at_good_actions_more(optimistic: bool) -> None:
     policy, batch, now = problem("wqmix", f"learn.wqmix_ow={optimistic}", "learn.alpha=0.25")
-
-    def both(network: Any, obs: dict[str, Any]) -> torch.Tensor:
-        return network({key: part[None] for key, part in obs.items()})["both"][0]
-
-    def mixed(network: Any, obs: dict[str, Any], q_B2MA: torch.Tensor, action_BM: torch.Tensor) -> torch.Tensor:
-        q_B2M = torch.stack([q_B2MA[:, i].gather(-1, action_BM[..., None])[..., 0] for i in (0, 1)], 1)
-        return network(obs["global_state"], mode="mix", q_X2M=q_B2M)["total_q"].unbind(-1)
-
     online, target, after = policy.model, policy._target_model, batch["last_obs"]
     q_B2MA, action_BM = both(online, now), batch["action"][0]
     total_B, star_B = mixed(online, now, q_B2MA, action_BM)
@@ -102,3 +119,22 @@ def test_weighted_qmix_counts_errors_at_good_actions_more(optimistic: bool) -> N
     weight_B = torch.where(good_B, 1.0, 0.25)
     expected = (weight_B * (total_B - y_B).square() + (star_B - y_B).square()).mean()
     torch.testing.assert_close(policy.loss(batch)[0], expected)
+
+
+@pytest.mark.parametrize("double", [True, False])
+@pytest.mark.parametrize("mixer", [True, False])
+def test_madqns_networks_learn_the_target_of_the_one_that_sees_the_global_state(mixer: bool, double: bool) -> None:
+    policy, batch, now = problem("madqn", f"model.mixer={mixer}", f"learn.double_q={double}", "nstep=1")
+    online, target, after, action_BM = policy.model, policy._target_model, batch["last_obs"], batch["action"][0]
+    blind = {**now, "global_state": torch.zeros_like(now["global_state"])}
+    same_BM = (both(online, now) == both(online, blind)).flatten(2).all(-1)
+    assert same_BM[:, 0].all()
+    assert not same_BM[:, 1].any()
+    target_B2MA = both(target, after)
+    best_BM = (both(online, after)[:, 0] if double else target_B2MA[:, 1]).argmax(-1)
+    _, next_B = mixed(target, after, target_B2MA, best_BM)
+    y_B = (batch["reward"][0] + policy.current_config.discount_factor * next_B * ~batch["done"][0]).detach()
+    total_B, cooperation_B = mixed(online, now, both(online, now), action_BM)
+    loss, figures = policy.loss(batch)
+    torch.testing.assert_close(loss, ((total_B - y_B).square() + (cooperation_B - y_B).square()).mean())
+    torch.testing.assert_close(figures["priority"], (total_B - y_B).abs().detach())
