@@ -7,7 +7,9 @@ that the user set, in place, and append a sentence to `notes` for every value th
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import pkgutil
+import re
 from types import ModuleType
 from typing import Any
 
@@ -28,6 +30,7 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "env.exp_name": (Any, "exp_name sets it"),
     "env.is_train": (Any, "environments know whether they collect or evaluate"),
     "env.manager.auto_reset": (True, "environments always reset themselves"),
+    "env.manager.cfg_type": (Any, "create_config contains the types"),
     "env.manager.connect_timeout": (Any, "a worker has one minute to start"),
     "env.manager.context": (Any, "workers are always forked from a small process"),
     "env.manager.copy_on_get": (Any, "the collector copies every observation once"),
@@ -65,6 +68,7 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "policy.eval.evaluator.figure_path": (None, "evaluation draws no figures"),
     "policy.eval.evaluator.render": (Any, "evaluation does not render"),
     "policy.eval.evaluator_env_num": (Any, "env.evaluator_env_num sets it"),
+    "policy.learn.data_path": (None, "policy.collect.data_path sets it"),
     "policy.learn.decay_epoch": (Any, "a schedule of policy.learn.learning_rate sets it"),
     "policy.learn.decay_rate": (Any, "a schedule of policy.learn.learning_rate sets it"),
     "policy.learn.epoch_per_collect": (Any, "this policy has no epochs"),
@@ -72,6 +76,7 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "policy.learn.iqn": (False, "this policy learns the probabilities of fixed returns, not quantiles"),
     "policy.learn.init_w": (Any, "the model initialises its own layers"),
     "policy.learn.init_memory": (Any, "replay stores the memory of every step"),
+    "policy.learn.learning_rate_alpha": (Any, "this policy does not weigh its entropy"),
     "policy.learn.log_space": (True, "alpha is learned as its logarithm"),
     "policy.learn.nstep": (1, "policy.nstep sets it, where a policy sums n-step returns"),
     "policy.learn.nstep_return": (False, "values learn from generalised advantage estimates"),
@@ -129,6 +134,7 @@ REDUNDANT_KEYS = {
 RENAMED_KEYS = {
     "env.max_step": "env.max_episode_steps",
     "env.use_act_scale": "env.act_scale",
+    "env.reward_norm": "policy.collect.reward_norm",
     "policy.learn.multi_gpu": "policy.multi_gpu",
     "policy.learn.bp_update_sync": "policy.bp_update_sync",
     "policy.use_cuda": "policy.cuda",
@@ -182,6 +188,8 @@ RENAMED_IDS = {
     "CarRacing-v2": "CarRacing-v3",
     **{f"{name}-v{n}": f"{name}-v{4 if name in RESIZED else 5}" for name in MUJOCO for n in (2, 3)},
 }
+# D4RL's names of robots, which stand before the kind of data in env.env_id, and gymnasium's.
+D4RL = {name.lower(): f"{name}-v5" for name in ("Ant", "HalfCheetah", "Hopper", "Walker2d")}
 OLD_ANTS, CONTACTS = ("Ant-v2", "Ant-v3"), "env.kwargs.use_contact_forces"  # off by default in Ant-v4
 # Policies whose class in DI-engine also takes action_space='hybrid', and the policy that does so here.
 HYBRID_POLICIES = {"ddpg": "paddpg"}
@@ -240,6 +248,41 @@ def _rename_type(part: str, name: Any, path: str, notes: list[str]) -> Any:
             meaning += ", which draws by priority if policy.priority is True"
         notes.append(f"{path} '{name}' is {meaning}.")
     return own
+
+
+def translate_d4rl(user: dict[str, Any], notes: list[str]) -> None:
+    """Replace D4RL's name of an environment and its data, 'hopper-medium-v2', by gymnasium's and Minari's names.
+
+    This is done if `env.type` is 'd4rl'. A data set that the user names is kept. Minari's data were recorded anew.
+    """
+    if get_key(user, "env.type") != "d4rl":
+        return
+    name, path = get_key(user, "env.env_id"), "policy.collect.data_path"
+    found = re.fullmatch(r"(\w+?)-([a-z-]+)-v\d+", str(name))
+    if found is None or found[1] not in D4RL:
+        raise ConfigError(
+            f"env.env_id: expected one of {', '.join(D4RL)} and the kind of its data, such as 'hopper-medium-v2', with "
+            f"env.type='d4rl', got {show(name)}: for others set gymnasium's id, and {path} to a Minari data set's id."
+        )
+    robot, data = found.groups()
+    set_key(user, "env.type", "mujoco")
+    set_key(user, "env.import_names", ["dizoo.mujoco.envs.mujoco_env"])
+    set_key(user, "env.env_id", D4RL[robot])
+    pop_key(user, "policy.collect.data_type")
+    note = f"env.env_id '{name}' is '{D4RL[robot]}' here, of MuJoCo {_installed('mujoco')}"
+    if get_key(user, path) is None:
+        set_key(user, path, f"mujoco/{robot}/{data}-v0")
+        set_key(user, "policy.collect.data_type", "minari")
+        note += f", with the Minari data set '{get_key(user, path)}'"
+    notes.append(f"{note}.")
+
+
+def _installed(package: str) -> str:
+    """Return the version of a package."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "(not installed)"
 
 
 def choose_variant(user: dict[str, Any], notes: list[str]) -> None:

@@ -34,6 +34,7 @@ from ding_lite.config.compat import (
     rename_keys,
     take_loop_keys,
     translate_create,
+    translate_d4rl,
 )
 from ding_lite.config.saved import append_to_path
 from ding_lite.config.shapes import check_action_space
@@ -235,6 +236,7 @@ def _merge_user(
     notes: list[str] = []
     user = sc.merge(translate_create(sc.plain(pair[1], "create_config"), notes), sc.plain(pair[0], "main_config"))
     texts = _apply_overrides(user, overrides)
+    translate_d4rl(user, notes)
     choose_variant(user, notes)
     if get_key(user, "policy.divide") is True and get_key(user, "policy.multi_gpu") is None:
         set_key(user, "policy.multi_gpu", True)

@@ -218,6 +218,7 @@ def _read(cfg: EasyDict, spec: EnvSpec) -> OfflineDataset:
         gamma=policy.discount_factor,
         ignore_done=policy.learn.ignore_done,
         action_units=policy.collect.action_units,
+        reward_norm=policy.collect.get("reward_norm", ""),
     )
     if "next_obs" in policy_cls.required_columns and policy.learn.ignore_done and "next_obs" not in dataset.columns:
         raise ConfigError(

@@ -223,6 +223,11 @@ DATASET_KEYS: dict[str, Any] = dict(
     collect=dict(
         data_type=Key("", "'hdf5', 'npz', 'npy' or 'minari'; empty: determined by the path's ending"),
         data_path=Key("", "the data set: a file, a directory or a Minari id"),
+        reward_norm=Key(
+            "",
+            "how the data set's rewards change, by DI-engine's names, see docs/offline.md; empty: not at all",
+            choices=("", "normalize", "iql_locomotion", "iql_antmaze", "cql_antmaze", "antmaze"),
+        ),
         action_units=Key(
             "",
             "units of the data set's actions: 'env', the environment's own; 'policy', those of env.act_scale and "

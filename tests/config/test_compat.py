@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib.metadata
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,31 @@ def test_modules_are_found_under_their_paths_in_di_engine() -> None:
     create["policy"]["import_names"] = ["ding_lite.policy.cqll"]
     with pytest.raises(ConfigError, match=r"cannot import 'ding_lite\.policy\.cqll'"):
         compile_config((main, create))
+
+
+def test_d4rls_names_are_a_robot_of_gymnasium_and_a_data_set_of_minari() -> None:
+    create = dict(
+        env=dict(type="d4rl", import_names=["dizoo.d4rl.envs.d4rl_env"]),
+        env_manager=dict(type="base", cfg_type="BaseEnvManagerDict"),
+        policy=dict(type="iql", import_names=["ding_lite.policy.iql"]),
+    )
+    env = dict(env_id="hopper-medium-v2", use_act_scale=True, reward_norm="iql_locomotion")
+    policy = dict(learn=dict(data_path=None), collect=dict(data_type="d4rl", data_path=None))
+    cfg = compile_config((dict(env=env, policy=policy), create))
+    assert (cfg.env.type, cfg.env.env_id, cfg.policy.collect.reward_norm) == ("mujoco", "Hopper-v5", "iql_locomotion")
+    assert (cfg.policy.collect.data_type, cfg.policy.collect.data_path) == ("minari", "mujoco/hopper/medium-v0")
+    (told,) = [note for note in cfg.notes if "hopper-medium-v2" in note]
+    try:
+        version = importlib.metadata.version("mujoco")
+    except importlib.metadata.PackageNotFoundError:
+        version = "(not installed)"
+    assert f"'Hopper-v5' here, of MuJoCo {version}, with the Minari data set 'mujoco/hopper/medium-v0'." in told
+    policy["collect"] = dict(data_type="d4rl", data_path="mine.hdf5")
+    own = compile_config((dict(env=env, policy=policy), create)).policy.collect
+    assert (own.data_type, own.data_path) == ("", "mine.hdf5")
+    for name in ("pen-human-v0", "hopper", None):
+        with pytest.raises(ConfigError, match=r"^env\.env_id: expected one of ant, .* such as 'hopper-medium-v2'"):
+            compile_config((dict(env=dict(env, env_id=name), policy=policy), create))
 
 
 def test_a_learning_rate_that_decays_as_in_di_engine_is_pointed_to_schedules() -> None:
@@ -217,11 +243,12 @@ def test_older_name_moves_to_the_new_one(old: Any, new: Any) -> None:
     values |= {"policy.discount_factor": 0.5, "policy.learn.grad_clip_value": 5.0, "policy.learn.kappa": 0.5}
     values |= {"policy.learn.adam_eps": 1e-5, "policy.learn.optimizer": "sgd", "policy.learn.target_theta": 0.1}
     values |= {"policy.collect.n_sample": 64, "policy.unroll_len": 8, "policy.model.obs_shape": 4}
-    values |= {"policy.model.encoder_hidden_size_list": [8]}
+    values |= {"policy.model.encoder_hidden_size_list": [8], "policy.collect.reward_norm": "normalize"}
     value = values.get(new, True)
     kinds = {"policy.model.action_space": "ppo", "policy.learn.adv_norm": "ppo", "policy.learn.kappa": "qrdqn"}
+    kinds["policy.collect.reward_norm"] = "iql"
     kind = kinds.get(new, "impala" if new == "policy.unroll_len" else "dqn")
-    overrides = {"ppo": ["policy.collect.n_sample=64"], "impala": []}.get(kind, ["policy.priority=True"])
+    overrides = {"ppo": ["policy.collect.n_sample=64"], "impala": [], "iql": []}.get(kind, ["policy.priority=True"])
     needed = {"policy.bp_update_sync": ["policy.multi_gpu=True"]}  # options that keys belong to
     overrides = overrides + needed.get(new, ["policy.learn.grad_clip_type=clip_norm"])
     cfg = compile_config((nested(old, value), dict(policy=dict(type=kind))), overrides=overrides)

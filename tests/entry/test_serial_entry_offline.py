@@ -21,6 +21,8 @@ from ding_lite.cli.main import main
 from ding_lite.entry import serial_pipeline_bc, serial_pipeline_offline
 from ding_lite.policy import BCPolicy
 from ding_lite.utils import POLICY_REGISTRY, ConfigError, UserError
+from ding_lite.worker.offline.files import write_minari
+from tests.dizoo.extras import needs
 from tests.entry.data_sets import offline_pair, record_cartpole, run_offline
 from tests.entry.helpers import curves, metrics, result
 from tests.survival.common import differences, points, states
@@ -168,6 +170,41 @@ def test_signatures_begin_as_those_of_di_engine() -> None:
 
 
 # -- going on ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:minari")  # it misses an author and more
+def test_a_config_with_d4rls_names_learns_from_minaris_data_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("mujoco")
+    pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", os.getcwd())
+    env, rows = gymnasium.make("Hopper-v5"), list[dict[str, Any]]()
+    env.action_space.seed(0)
+    obs, ended = env.reset(seed=0)[0], False
+    while len(rows) < 100 or not ended:
+        action = env.action_space.sample()
+        next_obs, reward, done, truncated, _ = env.step(action)
+        ended = done or truncated
+        rows.append({"obs": obs, "action": action, "reward": reward, "next_obs": next_obs, "done": done})
+        rows[-1]["traj_flag"], obs = ended, env.reset()[0] if ended else next_obs
+    columns = {key: np.array([row[key] for row in rows]) for key in rows[0]}
+    spaces = {"observation_space": env.observation_space, "action_space": env.action_space, "env": "Hopper-v5"}
+    write_minari("mujoco/hopper/medium-v0", columns, spaces, {"policy": "random"})
+    learn = dict(data_path=None, train_epoch=1, batch_size=16)
+    evaluated = dict(evaluator_env_num=1, n_evaluator_episode=1, collector_env_num=1)
+    main = dict(
+        exp_name="hopper_medium_td3_bc",
+        env=dict(env_id="hopper-medium-v2", use_act_scale=True, reward_norm="iql_locomotion", **evaluated),
+        policy=dict(cuda=False, learn=learn, collect=dict(data_type="d4rl", data_path=None)),
+    )
+    create = dict(
+        env=dict(type="d4rl", import_names=["dizoo.d4rl.envs.d4rl_env"]),
+        env_manager=dict(cfg_type="BaseEnvManagerDict", type="base"),
+        policy=dict(type="td3_bc"),
+        replay_buffer=dict(type="naive"),
+    )
+    serial_pipeline_offline((main, create), seed=0)
+    told = result(Path("hopper_medium_td3_bc"))
+    assert (told["stop_reason"], told["epoch"]) == ("train_epoch", 1)
 
 
 @pytest.mark.parametrize("left", [19, pytest.param(70, marks=pytest.mark.slow)])

@@ -54,7 +54,7 @@ class BCPolicy(Policy):
             ),
         ),
     )
-    config_without = NOT_OF_DATASETS
+    config_without = (*NOT_OF_DATASETS, "collect.reward_norm")
     model_type = "bc"
     learns_from = "dataset"
     action_spaces = (gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete, gymnasium.spaces.Box)

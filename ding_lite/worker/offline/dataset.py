@@ -32,6 +32,7 @@ NAMES = {  # the names that files may use for a column; the first is ours and DI
 ROUNDING = 5e-4  # how far an action may exceed the bounds of a Box, relative to its width
 ROWS_AT_ONCE = 2**16  # rows read at once in a pass over the whole data set
 FLAGS = ("done", "traj_flag", PADDING)
+REWARD_SHIFTS = {"iql_antmaze": (1.0, 1.0), "cql_antmaze": (0.5, 4.0), "antmaze": (0.25, 2.0)}  # (r - first) * second
 
 
 class OfflineDataset(torch.utils.data.Dataset[Any]):
@@ -59,6 +60,9 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         ignore_done: bootstrap at terminal states too. Terminal rows then need a known next observation; without
             `next_obs` they cannot start a transition.
         action_units: the units of the actions, 'env' or 'policy'; empty: unknown.
+        reward_norm: how rewards change before they are summed. 'normalize': their mean is 0 and their variance 1;
+            'iql_locomotion': the returns of whole trajectories differ by at most 1000 (Kostrikov et al. 2021,
+            arXiv:2110.06169); or one of `REWARD_SHIFTS`; empty: not at all.
 
     Attributes:
         columns: the columns, as tensors.
@@ -75,8 +79,9 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         source: str = "columns",
         ignore_done: bool = False,
         action_units: str = "",
+        reward_norm: str = "",
     ) -> None:
-        self.source, self._action_units = source, action_units
+        self.source, self._action_units, self._reward_norm = source, action_units, reward_norm
         self.columns = columns = {key: self._to_tensors(key, value) for key, value in columns.items()}
         self._check_columns()
         self._now = {key: value for key, value in columns.items() if key not in ("next_obs", *FLAGS)}
@@ -95,7 +100,7 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
     def _connect(self, nstep: int, gamma: float, ignore_done: bool) -> None:
         """Find the rows where transitions start and end, and sum the rewards."""
         done_R = self.columns["done"]
-        ends_R = self._ends(nstep)
+        ends_R = self._ends(exactly=nstep > 1 or self._reward_norm == "iql_locomotion")
         cut_R = ends_R
         if "next_obs" not in self.columns:
             unknown_R = ends_R if ignore_done else ends_R & ~done_R  # their next observation is needed and unknown
@@ -103,9 +108,7 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
             cut_R = ends_R | torch.cat([unknown_R[1:], ends_R[-1:]])
         if "reward" not in self.columns:
             return
-        last_R, self._now["reward"], self._now["value_gamma"] = _sum_rewards(
-            self.columns["reward"], cut_R, nstep, gamma
-        )
+        last_R, self._now["reward"], self._now["value_gamma"] = _sum_rewards(self._rewards(ends_R), cut_R, nstep, gamma)
         self._now["done"] = done_R[last_R]
         if "next_obs" not in self.columns:
             next_R = torch.where(self._now["done"], last_R, last_R + 1)
@@ -113,15 +116,39 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         elif nstep > 1:
             self._next_row = last_R
 
-    def _ends(self, nstep: int) -> Tensor:
-        """Return a mask `[R]` of the rows that are the last of their trajectory in the file."""
+    def _rewards(self, ends_R: Tensor) -> Tensor:
+        """Return the rewards that are learned from, `[R]`; `ends_R` masks the last rows of trajectories."""
+        reward_R, kind = self.columns["reward"], self._reward_norm
+        if not kind:
+            return reward_R
+        if kind in REWARD_SHIFTS:
+            shift, factor = REWARD_SHIFTS[kind]
+            return (reward_R - shift) * factor
+        step_R = ~self.columns[PADDING] if PADDING in self.columns else torch.ones_like(ends_R)
+        if kind == "normalize":
+            known = reward_R[step_R].double()
+            shift, spread = known.mean().item(), known.std(correction=0).item()
+        else:
+            number_R = torch.cat([ends_R[:1] * 0, ends_R[:-1]]).cumsum(0)  # of each row's trajectory
+            returns = torch.zeros(int(number_R[-1]) + 1, dtype=torch.float64).index_add_(0, number_R, reward_R.double())
+            returns = returns[number_R[step_R].unique()]
+            shift, spread = 0.0, (returns.max() - returns.min()).item() / 1000.0
+        if spread == 0.0:
+            raise self._fault("reward", f"different values for policy.collect.reward_norm='{kind}'", "equal ones")
+        return (reward_R - shift) / spread
+
+    def _ends(self, exactly: bool) -> Tensor:
+        """Return a mask `[R]` of the rows that are the last of their trajectory in the file.
+
+        If not `exactly`, an end that only the next row's observation shows may be missing.
+        """
         columns = self.columns
         ends_R = columns["done"].clone()
         for flag in ("traj_flag", PADDING):
             if flag in columns:
                 ends_R |= columns[flag]
         ends_R[-1] = True
-        if nstep > 1 and "next_obs" in columns and "traj_flag" not in columns:  # observations show the cuts
+        if exactly and "next_obs" in columns and "traj_flag" not in columns:  # observations show the cuts
             pairs = zip(tree_leaves(columns["obs"]), tree_leaves(columns["next_obs"]), strict=True)
             for obs, next_obs in pairs:
                 ends_R[:-1] |= (obs[1:] != next_obs[:-1])[:, None].flatten(1).any(1)
@@ -309,6 +336,7 @@ def read_dataset(
     gamma: float = 0.99,
     ignore_done: bool = False,
     action_units: str = "",
+    reward_norm: str = "",
 ) -> OfflineDataset:
     """Read a data set: HDF5, .npz, a directory of .npy files (mapped into memory), or Minari.
 
@@ -333,7 +361,8 @@ def read_dataset(
             )
         if PADDING in file.names:
             columns[PADDING] = file.read(PADDING)
-        return OfflineDataset(columns, nstep, gamma, path, ignore_done, action_units or file.action_units)
+        units = action_units or file.action_units
+        return OfflineDataset(columns, nstep, gamma, path, ignore_done, units, reward_norm)
 
 
 def _read(file: Columns, names: dict[str, Any], name: str, path: str) -> Any:

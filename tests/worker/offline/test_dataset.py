@@ -66,6 +66,36 @@ def test_transitions_by_hand(
     assert all(found == expected for found, expected in pairs if expected is not UNKNOWN)
 
 
+# Trajectories return 1 + 2 + 4 and 8 + 16 + 32 + 64, which differ by 113; the mean is 127 / 7.
+NORMS = {
+    "iql_locomotion": [1000 * reward / 113 for reward in PLAIN],
+    "iql_antmaze": [reward - 1 for reward in PLAIN],
+    "cql_antmaze": [4 * reward - 2 for reward in PLAIN],
+    "antmaze": [2 * reward - 0.5 for reward in PLAIN],
+    "normalize": [(reward - 127 / 7) / np.std(PLAIN) for reward in PLAIN],
+}
+
+
+@pytest.mark.parametrize(("norm", "expected"), NORMS.items())
+def test_rewards_change_by_the_names_of_di_engine(norm: str, expected: list[float]) -> None:
+    columns = ROWS | {"next_obs": NEXT_OBS}
+    assert everything(OfflineDataset(columns, reward_norm=norm))["reward"].tolist() == pytest.approx(expected)
+    del columns["traj_flag"]  # observations show where the second trajectory begins
+    assert everything(OfflineDataset(columns, reward_norm=norm))["reward"].tolist() == pytest.approx(expected)
+    # as Minari's episodes are read: each ends with a row that is no step
+    padding = np.array([0, 0, 0, 1, 0, 0, 0, 0, 1], np.bool_)
+    place = np.array([0, 1, 2, 2, 3, 4, 5, 6, 6])
+    padded = {key: column[place] for key, column in ROWS.items()} | {"traj_flag": padding, "padding": padding}
+    padded["reward"][padding], padded["done"][padding] = 0.0, False
+    assert everything(OfflineDataset(padded, reward_norm=norm))["reward"].tolist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("norm", ["normalize", "iql_locomotion"])
+def test_equal_rewards_cannot_be_normalised(norm: str) -> None:
+    with pytest.raises(DatasetError, match=f"key 'reward': expected different values for .*'{norm}', got equal ones"):
+        OfflineDataset(ROWS | {"reward": np.zeros(7)}, reward_norm=norm)
+
+
 def test_without_flags_observations_say_where_a_trajectory_is_cut() -> None:
     columns = {key: ROWS[key][3:] for key in ("obs", "action", "reward", "done")}
     columns["next_obs"] = np.array([40, 45, 60, 70.0])[:, None]  # 45 is not what row 2 begins with
