@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from ding_lite.model.recurrent import RecurrentCore as RecurrentCore
     from ding_lite.model.recurrent_qac import RecurrentQAC as RecurrentQAC
     from ding_lite.model.vac import PG as PG
+    from ding_lite.model.vac import PPG as PPG
     from ding_lite.model.vac import VAC as VAC
     from ding_lite.model.vac import ActorCritic as ActorCritic
 else:

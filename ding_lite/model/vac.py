@@ -209,6 +209,29 @@ def init_orthogonal(model: nn.Module, actor_head: nn.Module, gains: Mapping[nn.M
             parameter.fill_(-0.5)
 
 
+@MODEL_REGISTRY.register("ppg")
+class PPG(VAC):
+    """The networks of PPG: a policy with an auxiliary value, and a value with an encoder of its own.
+
+    Args:
+        **options: see `VAC`.
+    """
+
+    modes = ("compute_actor", "compute_critic", "compute_actor_critic", "compute_auxiliary")
+
+    @with_arguments_of(VAC, without=("share_encoder", "lstm_type", "memory"))
+    def __init__(self, obs_shape: ObsShape, action_shape: ActionShape | HybridShape, **options: Any) -> None:
+        super().__init__(obs_shape, action_shape, share_encoder=False, **options)
+        self.auxiliary_head = MLP([self.size, *self.critic_sizes, 1], output=True, **self.layer_options)
+
+    def compute_auxiliary(self, obs: Tensor) -> dict[str, Any]:
+        """Return a dict with `logit`, `value` `[B]`, and `auxiliary_value` `[B]`, of the policy's encoder."""
+        features = self.actor_encoder(obs)
+        auxiliary_B = self.auxiliary_head(features).squeeze(-1)
+        logit = obey_mask(self.actor_head(features), obs)
+        return {"logit": logit, "auxiliary_value": auxiliary_B} | self.compute_critic(obs)
+
+
 @MODEL_REGISTRY.register("pg")
 class PG(nn.Module):
     """The policy network of REINFORCE, for discrete, multi-discrete, continuous or hybrid actions.

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ding_lite.policy.policy_gradient.impala import IMPALAPolicy as IMPALAPolicy
     from ding_lite.policy.policy_gradient.mappo import MAPPOPolicy as MAPPOPolicy
     from ding_lite.policy.policy_gradient.pg import PGPolicy as PGPolicy
+    from ding_lite.policy.policy_gradient.ppg import PPGPolicy as PPGPolicy
     from ding_lite.policy.policy_gradient.ppo import PPOPolicy as PPOPolicy
     from ding_lite.policy.policy_gradient.ppo_offpolicy import PPOOffPolicy as PPOOffPolicy
     from ding_lite.policy.policy_gradient.ppo_pg import PPOPGPolicy as PPOPGPolicy

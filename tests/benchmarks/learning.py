@@ -48,6 +48,7 @@ RUNS = {
     "cartpole_a2c": Run(CARTPOLE.format("a2c"), 400_000),
     "cartpole_pg": Run(CARTPOLE.format("pg"), 600_000),
     "cartpole_ppopg": Run(CARTPOLE.format("ppopg"), 200_000),
+    "cartpole_ppg": Run(CARTPOLE.format("ppg"), 200_000),
     **{
         f"{name}_pqn": Run(f"classic_control/{name}/config/{name}_pqn_config.py", 400_000)
         for name in ("cartpole", "acrobot")

@@ -205,6 +205,10 @@ CONVERSIONS: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], lis
        [f"create_config.replay_buffer.type '{name}' is {meaning}."]) for name, meaning in OWN_BUFFER.items()],
     *[(kind, nested(path, 42), {}, {}, [f"{path} is ignored: {REDUNDANT_KEYS[path][1]}."])
       for path, kind in (("policy.collect.n_sample", "bc"), ("policy.collect.unroll_len", "r2d2"))],
+    ("ppg_offpolicy", dict(policy=dict(other=dict(replay_buffer=dict(multi_buffer=True)))),
+     {}, {"policy.type": "ppg"},
+     ["create_config.policy.type 'ppg_offpolicy' is 'ppg' here.",
+      f"policy.other.replay_buffer is ignored: {IGNORED_KEYS['policy.other.replay_buffer'][1]}."]),
     ("dqn", {}, dict(learner=dict(type="base"), collector=dict(type="sample")), {},
      [f"create_config.{part} is ignored: {IGNORED_KEYS[f'create_config.{part}'][1]}."
       for part in ("learner", "collector")]),
@@ -243,12 +247,14 @@ def test_older_name_moves_to_the_new_one(old: Any, new: Any) -> None:
     values |= {"policy.discount_factor": 0.5, "policy.learn.grad_clip_value": 5.0, "policy.learn.kappa": 0.5}
     values |= {"policy.learn.adam_eps": 1e-5, "policy.learn.optimizer": "sgd", "policy.learn.target_theta": 0.1}
     values |= {"policy.collect.n_sample": 64, "policy.unroll_len": 8, "policy.model.obs_shape": 4}
-    values |= {"policy.model.encoder_hidden_size_list": [8], "policy.collect.reward_norm": "normalize"}
+    of_phases = {f"policy.learn.{key}": 3 for key in ("epoch_per_collect", "aux_train_epoch", "aux_bc_weight")}
+    values |= {"policy.model.encoder_hidden_size_list": [8], "policy.collect.reward_norm": "normalize", **of_phases}
     value = values.get(new, True)
     kinds = {"policy.model.action_space": "ppo", "policy.learn.adv_norm": "ppo", "policy.learn.kappa": "qrdqn"}
-    kinds["policy.collect.reward_norm"] = "iql"
+    kinds |= {"policy.collect.reward_norm": "iql", **dict.fromkeys(of_phases, "ppg")}
     kind = kinds.get(new, "impala" if new == "policy.unroll_len" else "dqn")
-    overrides = {"ppo": ["policy.collect.n_sample=64"], "impala": [], "iql": []}.get(kind, ["policy.priority=True"])
+    others = {"ppo": ["policy.collect.n_sample=64"], "ppg": [], "impala": [], "iql": []}
+    overrides = others.get(kind, ["policy.priority=True"])
     needed = {"policy.bp_update_sync": ["policy.multi_gpu=True"]}  # options that keys belong to
     overrides = overrides + needed.get(new, ["policy.learn.grad_clip_type=clip_norm"])
     cfg = compile_config((nested(old, value), dict(policy=dict(type=kind))), overrides=overrides)

@@ -51,6 +51,10 @@ OPTIONS = {
         ["policy.learn.epoch_per_collect=3", f"policy.learn.kl_beta={RATE}", f"policy.discount_factor={RATE}"],
     ],
     "ppo_offpolicy": [["policy.learn.adv_norm=True"]],
+    "ppg": [
+        ["policy.learn.aux_freq=1", "policy.learn.aux_train_epoch=2", "policy.learn.adv_norm=True",
+         "policy.learn.value_norm=True"],
+    ],
     "ppo_pg": [["policy.learn.adv_norm=True", "policy.learn.epoch_per_collect=3"]],
     "a2c": [["policy.learn.adv_norm=True", "policy.learn.optimizer=adamw", f"policy.learn.value_weight={RATE}"]],
     "impala": [parity.SEQUENCES["impala"]],

@@ -93,6 +93,8 @@ ppo | learn.pretrained_model_path=x learn.kl_beta=0.5 model.lstm_type=gru | is n
 ppo | model.memory=gtrx | memory: expected 'gtrxl', or a dict with that type
 impala | model.memory=gtrxl | memory=gtrxl is not possible with policy 'impala'
 ppo_pg | learn.value_weight=0.5 | Unknown key 'policy.learn.value_weight'
+ppg | model.lstm_type=lstm | Unknown key 'policy.model.lstm_type'
+ppg | model.share_encoder=True | policy.model.share_encoder: expected False (actor and critics have separate encoders)
 ppo_offpolicy | learn.kl_adaptive=True | Unknown key 'policy.learn.kl_adaptive'
 ppo_offpolicy | learn.kl_early_stop=True | Unknown key 'policy.learn.kl_early_stop'
 ppo_offpolicy | learn.target_kl=1.0 | Unknown key 'policy.learn.target_kl'

@@ -25,6 +25,7 @@ RATES = ("seconds", "time", "collect/env_step_per_second", "data/wait_share")  #
 CONFIGS = {
     "cartpole dqn": ROOT / "dizoo/classic_control/cartpole/config/cartpole_dqn_config.py",
     "cartpole ppo": ROOT / "dizoo/classic_control/cartpole/config/cartpole_ppo_config.py",
+    "cartpole ppg": ROOT / "dizoo/classic_control/cartpole/config/cartpole_ppg_config.py",
     "pong dqn": ROOT / "dizoo/atari/pong_dqn_ddp_config.py",
     "masked taxi dqn": ROOT / "dizoo/taxi/config/taxi_dqn_config.py",
     "pong ppo": ROOT / "dizoo/atari/config/serial/pong/pong_ppo_config.py",

@@ -51,6 +51,10 @@ WORDS = {
         *PPO, *CARTPOLE, "policy.collect.n_sample=64", "policy.learn.batch_size=32", f"{SAVE}=50",
         "policy.eval.evaluator.eval_freq=60",
     ],
+    "cartpole ppg": [
+        *PPO, *CARTPOLE, "policy.collect.n_sample=64", "policy.learn.batch_size=32", f"{SAVE}=50",
+        "policy.learn.epoch_per_collect=2", "policy.learn.aux_freq=3", "policy.eval.evaluator.eval_freq=60",
+    ],
     "masked taxi dqn": [
         *DQN, *CARTPOLE, "env.wrappers=['ding_lite.envs.masks:ActionMask']", "env.max_episode_steps=40",
         "policy.random_collect_size=64", "policy.eval.evaluator.eval_freq=60", f"{SAVE}=50",
@@ -65,7 +69,14 @@ WORDS = {
     ],
 }  # fmt: skip
 # env steps of a rank
-STEPS = {"cartpole dqn": 600, "cartpole ppo": 1024, "masked taxi dqn": 600, "pong dqn": 400, "pong ppo": 800}
+STEPS = {
+    "cartpole dqn": 600,
+    "cartpole ppo": 1024,
+    "cartpole ppg": 1024,
+    "masked taxi dqn": 600,
+    "pong dqn": 400,
+    "pong ppo": 800,
+}
 
 
 class Case(NamedTuple):
@@ -85,7 +96,7 @@ ONE_RANK, TWO_RANKS = (
     (("job",), ("job", "job"), ("longer",), ("restart 0",)),
     (("job",), ("rank 0",), ("rank 1", "job"), ("longer",), ("restart 1",)),
 )
-RUNS = [(f"cartpole {kind}", manager) for kind in ("dqn", "ppo") for manager in ("base", "subprocess")]
+RUNS = [(f"cartpole {kind}", manager) for kind in ("dqn", "ppo", "ppg") for manager in ("base", "subprocess")]
 RUNS += [("masked taxi dqn", "subprocess"), ("pong dqn", "native"), ("pong ppo", "native")]
 CASES = [
     Case(what, manager, ranks, kills)

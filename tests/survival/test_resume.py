@@ -10,7 +10,7 @@ from tests.survival.resume import Case, kill_and_go_on, kill_in_prefill
 
 CASES = [
     pytest.param(Case("cartpole dqn", "subprocess", 1, ("job", "longer")), marks=pytest.mark.slow),
-    Case("cartpole ppo", "subprocess", 2, ("restart 1",)),
+    Case("cartpole ppg", "subprocess", 2, ("restart 1",)),
     pytest.param(Case("masked taxi dqn", "subprocess", 2, ("rank 1", "job")), marks=pytest.mark.slow),
     pytest.param(Case("pong dqn", "native", 1, ("job",)), marks=pytest.mark.slow),
 ]
