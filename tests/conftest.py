@@ -24,7 +24,7 @@ LANES = 2
 PLACES = {
     path: place for folder in SEVERAL_PROCESSES for place, path in enumerate(sorted((HERE / folder).glob("*.py")))
 }
-PATIENCE = float(os.environ.get("LEAK_PATIENCE", "60"))  # seconds that an ending thread or process may take at most
+PATIENCE = 60.0  # seconds that an ending thread or process may take at most
 FORK_SERVER = b"tests.distributed.fork_server"
 # Python keeps one of each of the first two on purpose, and tests/distributed/launcher.py one of the third.
 LASTING = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver", FORK_SERVER)

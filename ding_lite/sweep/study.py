@@ -113,9 +113,9 @@ def open_study(storage: str, problem: Mapping[str, Any], **options: Any) -> Shar
     """
     filled = fill_in(storage)
     try:
-        retry = {"heartbeat_stale_trial_callback": RetryHeartbeatStaleTrialCallback()}
-        database = partial(RDBStorage, heartbeat_interval=HEARTBEAT, grace_period=GRACE, **retry)
-        opened = database(filled) if "://" in filled else _open_journal(Path(filled))
+        retry = RetryHeartbeatStaleTrialCallback()
+        database = partial(RDBStorage, heartbeat_stale_trial_callback=retry, heartbeat_interval=HEARTBEAT)
+        opened = database(filled, grace_period=GRACE) if "://" in filled else _open_journal(Path(filled))
         optuna.create_study(storage=opened, direction="maximize", load_if_exists=True, **options)
         study = SharedStudy(storage=opened, **options)
         before = study.user_attrs

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -190,14 +188,6 @@ def test_each_mode_runs_on_several_processes_and_is_resumed_in_its_pipeline(tmp_
     assert told["world_size"] == 2 or mode == "rpc"
 
 
-def test_a_run_whose_config_names_no_pipeline_is_not_resumed(
-    capsys: pytest.CaptureFixture[str], nothing_starts: None
-) -> None:
-    Path("other").mkdir()
-    Path("other/total_config.py").write_text("main_config = create_config = {}\n")
-    assert "'other/total_config.py': expected a string 'pipeline'" in mistake(capsys, "resume", "other")
-
-
 def test_two_processes_divide_the_sizes_and_are_resumed_to_a_greater_limit(tmp_path: Path) -> None:
     sizes = ["--divide", *SHORT, "policy.learn.batch_size=65", "max_env_step=320"]
     done = command("-m", "serial", "-c", str(CONFIG), "--nproc", "2", *sizes)
@@ -221,23 +211,6 @@ def test_two_processes_divide_the_sizes_and_are_resumed_to_a_greater_limit(tmp_p
     told = result(tmp_path / "run")
     assert (told["world_size"], told["envstep"], told["stop_reason"]) == (2, 480, "max_env_step")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
-
-
-def test_ctrl_c_while_torch_is_imported_is_one_line() -> None:
-    code = """
-        import sys
-        class Interrupting:
-            def find_spec(self, name, *args):
-                if name == "torch":
-                    raise KeyboardInterrupt
-        sys.meta_path.insert(0, Interrupting())
-        from ding_lite.cli.main import main
-        main(["-c", "config.py"])
-    """
-    run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
-    assert (run.returncode, run.stderr) == (130, "Interrupted.\n")
 
 
 def test_the_policys_type_may_be_given_by_policy_alone(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -49,18 +47,6 @@ def test_the_overview_and_the_options_fit_the_terminal(width: int, monkeypatch: 
         text = create_parser(name, load_command(name)).format_help()
         long = [line for line in text.splitlines() if len(line) > width and not line.startswith(UNBROKEN)]
         assert long == []
-
-
-@pytest.mark.parametrize("width", [60, 80])
-@pytest.mark.parametrize("name", [*COMMANDS, "classic"])
-def test_a_folded_example_is_the_same_command_for_a_shell(
-    name: str, width: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
-    command = load_command(name)
-    folded = create_parser(name, command).format_help().partition("\nexamples:\n")[2].replace("\\\n", "")
-    expected = inspect.cleandoc(command.examples).splitlines()
-    assert [shlex.split(line) for line in folded.splitlines()] == [shlex.split(line) for line in expected]
 
 
 def test_the_version_and_the_help_of_all_commands_come_without_torch() -> None:

@@ -168,13 +168,3 @@ def test_whole_runs_are_removed_only_on_demand(old: Path, tmp_path: Path) -> Non
     call("clean", ".", "--yes", "--runs")
     assert not (tmp_path / "empty").exists()
     assert (tmp_path / "run").exists()
-
-
-def test_the_end_of_input_means_no(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def end(question: str) -> str:
-        raise EOFError
-
-    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr("builtins.input", end)
-    call("clean", ".")
-    assert old.exists()

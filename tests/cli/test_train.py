@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from ding_lite.cli.running import rename_for_seed
 from tests.cli.commands import mistake
 from tests.distributed.launcher import finish, free_port, run_forked, start, start_forked
 from tests.entry.helpers import CONFIG, SHORT, result
@@ -23,20 +22,6 @@ QUICK = [*SHORT[1:], "env.stop_value=None"]
 
 def train(*words: str, config: Path = CONFIG, status: int = 0) -> subprocess.CompletedProcess[str]:
     return run_forked(["-m", "ding_lite", "train", "-c", str(config), *words], 300, status=status)
-
-
-@pytest.mark.parametrize(
-    ("name", "always", "renamed"),
-    [
-        ("pong_seed0", False, "pong_seed7"),
-        ("pong", False, "pong"),
-        ("pong", True, "pong_seed7"),
-        ("data/pong_seed12", True, "data/pong_seed7"),
-        ("seed0_pong", True, "seed0_pong_seed7"),
-    ],
-)
-def test_a_name_says_the_seed_of_its_run(name: str, always: bool, renamed: str) -> None:
-    assert rename_for_seed(name, 7, always) == renamed
 
 
 def test_each_seed_has_a_directory_and_a_line_of_the_table(tmp_path: Path) -> None:
@@ -119,26 +104,6 @@ def test_a_signal_lets_each_run_save_and_starts_no_other_and_all_go_on_together(
     assert ends == [steps + 80, steps + 80, steps]
     done = run_forked(["-m", "ding_lite", "resume", *names, "run_seed3"], 120, status=None)
     assert (done.returncode, done.stderr) == (2, "Cannot resume 'run_seed3': there is no such directory.\n")
-
-
-def test_a_run_that_a_signal_ends_before_it_begins_has_not_failed(tmp_path: Path) -> None:
-    mine = tmp_path / "mine.py"
-    wait = """
-import os, pathlib, time
-if "waits" in os.environ:
-    pathlib.Path("begun").touch()
-    time.sleep(240)
-os.environ["waits"] = "the runs inherit it"
-"""
-    mine.write_text(CONFIG.read_text() + wait)
-    process = start_forked(["-m", "ding_lite", "train", "-c", str(mine), "-s", "0", "1", *QUICK, "exp_name=run"])
-    wait_until((tmp_path / "begun").exists, process, 240)
-    process.send_signal(signal.SIGTERM)
-    done = finish(process, timeout=240)
-    assert done.returncode == 128 + signal.SIGTERM
-    assert done.stderr.strip() == "seed 0 stopped before its first checkpoint"
-    lines = done.stdout.splitlines()
-    assert [" ".join(line.split()[1:-3]) for line in lines[1:]] == ["stopped", "not started"]  # no directories line
 
 
 def test_a_command_runs_under_torchs_launcher_that_puts_an_option_before_it(tmp_path: Path) -> None:

@@ -6,14 +6,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import pytest
 
 from ding_lite.config import compile_config
-from ding_lite.envs.vector_env import check_env
 from ding_lite.utils.registry import ENV_REGISTRY, POLICY_REGISTRY, ConfigError
 from ding_lite.utils.tree import dotted_items
-from tests.config.helpers import CARTPOLE, TinyEnv, nested, pair
+from tests.config.helpers import CARTPOLE, nested, pair
 
 ATARI = "dizoo.atari.envs.atari_env"
 
@@ -126,42 +124,6 @@ def test_atari_without_ale_py_is_an_error_that_says_what_to_install(monkeypatch:
     monkeypatch.setitem(sys.modules, "ale_py", None)
     with pytest.raises(ConfigError, match=r"^Atari games need the package ale-py \(.*\): pip install 'ale-py>=0"):
         compile_config(pair(env=dict(type="atari", import_names=[ATARI])))
-
-
-def test_an_environment_that_cannot_be_made_is_named_with_the_reason() -> None:
-    for env_id, kwargs, reason in (
-        ("FrozenLake-v1", dict(map_name="9x9"), "KeyError|'9x9'|9x9"),
-        ("CartPole-v1", dict(nothing=1), "nothing"),
-    ):
-        main = dict(env=dict(env_id=env_id, kwargs=kwargs))
-        cfg = compile_config((main, dict(env=dict(type="gymnasium"), policy=dict(type="dqn"))))
-        with pytest.raises(ConfigError, match=rf"env\.env_id '{env_id}' cannot be made with env\.kwargs .*({reason})"):
-            check_env(cfg.env)
-
-
-def test_a_mistake_in_an_environments_own_code_is_named_with_its_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    module = tmp_path / "own_env_with_a_mistake.py"
-    module.write_text("import gymnasium\nclass Own(gymnasium.Env):\n    def __init__(self):\n        {}['width']\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setitem(
-        gymnasium.registry, "Own-v0", gymnasium.envs.registration.EnvSpec("Own-v0", f"{module.stem}:Own")
-    )
-    cfg = compile_config((dict(env=dict(env_id="Own-v0")), dict(env=dict(type="gymnasium"), policy=dict(type="dqn"))))
-    with pytest.raises(ConfigError, match=rf"'Own-v0' cannot be made .*: {module}, line 4: 'width'"):
-        check_env(cfg.env)
-
-
-def test_nothing_starts_when_the_config_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*args: Any, **kwargs: Any) -> None:
-        raise AssertionError("an environment was started")
-
-    monkeypatch.setattr(gymnasium, "make", fail)
-    monkeypatch.setattr(TinyEnv, "__init__", fail)
-    with pytest.raises(ConfigError):
-        compile_config(CARTPOLE, overrides=["policy.learn.bach_size=3"])
-    compile_config(CARTPOLE)
 
 
 # Reward models.

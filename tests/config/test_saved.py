@@ -31,13 +31,6 @@ def test_reading_gives_what_running_the_file_gives(tmp_path: Path, config: Any) 
     assert saved.pipeline in path.read_text()
 
 
-def test_a_saved_number_may_be_nan(tmp_path: Path) -> None:
-    path = tmp_path / "total_config.py"
-    path.write_text(WHOLE.replace("main_config = {}", "main_config = {'a': [nan, -inf]}"))
-    first, second = read_saved_run(path).main_config["a"]
-    assert (math.isnan(first), second) == (True, -math.inf)
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -87,8 +80,3 @@ def test_changed_values_and_limits_are_listed_with_those_before(tmp_path: Path) 
         f"policy.learn.learning_rate={schedule} (0.001 at the start)",
         "max_env_step=800 (400 at the start)",
     ]
-
-
-def test_a_file_that_is_gone_is_a_config_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="does not exist"):
-        changed_values(tmp_path / "total_config.py", {}, {})

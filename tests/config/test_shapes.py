@@ -201,12 +201,6 @@ def test_a_kind_of_actions_that_a_policy_does_not_take_is_refused_at_once(policy
     assert all(POLICY_REGISTRY.find(other).learns_from != "dataset" for other in others)
 
 
-@pytest.mark.parametrize("policy", ["cql", "bcq", "edac", "td3_bc", "iql", "bc", "discrete_cql"])
-def test_no_policy_learns_hybrid_actions_from_a_data_set(policy: str) -> None:
-    with pytest.raises(ConfigError, match="got 'hybrid': no policy that learns from a data set takes Dict actions"):
-        compiled(policy, dict(action_space="hybrid"))
-
-
 class Free(Toy):
     """The second number of its actions has no bounds; episodes of one step."""
 

@@ -61,14 +61,6 @@ def full_disk_on_1(directory: str) -> list[Any]:
     return [reason, left, loaded, save(store, 40)]
 
 
-def full_disk_on_0(directory: str) -> list[Any]:
-    """Rank 0 can write its part, but not the global file after it."""
-    store = CheckpointStore(directory, keep=2)
-    if get_rank() == 0:
-        os.mkdir(os.path.join(directory, "iteration_40.pth.tar"))
-    return [save(store, 40)]
-
-
 def own_directories(directory: str) -> list[Any]:
     """Save as on two machines that do not see each other's files; then open again, which removes unfinished files."""
     own = os.path.join(directory, f"machine_{get_rank()}")
@@ -137,14 +129,6 @@ def test_a_rank_that_cannot_write_stops_the_save_of_all_and_loses_nothing(ckpt: 
         assert loaded == [*expected(30, rank), []]
         assert later is None
     assert sorted(os.listdir(ckpt)) == names(30, 40)
-
-
-def test_a_global_file_that_cannot_be_written_takes_the_parts_away_again(ckpt: Path) -> None:
-    first, second = call_on_ranks(full_disk_on_0, str(ckpt))
-    assert first == second
-    assert first[0].startswith(f"Cannot save checkpoint '{ckpt}/iteration_40.pth.tar': Is a directory")
-    (ckpt / "iteration_40.pth.tar").rmdir()
-    assert sorted(os.listdir(ckpt)) == names(20, 30)
 
 
 def test_another_number_of_ranks_gets_the_parts_of_all(ckpt: Path) -> None:

@@ -18,8 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ding_lite.utils.ranks import machine_group as groups
-from ding_lite.utils.ranks.collectives import allreduce_data, broadcast_module, broadcast_object_list, get_rank
+from ding_lite.utils.ranks.collectives import allreduce_data, broadcast_module, get_rank
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.ranks.machine_group import machine_group
@@ -71,15 +70,6 @@ def check_shared_gradients_are_in_one_memory_that_no_name_is_left_of() -> None:
     dist.barrier()
     assert (memory[0], memory[8]) == (1, 2)  # each rank sees the other's
     dist.barrier()
-
-
-def check_without_shared_memory_gradients_travel() -> None:
-    groups.create_memory = lambda length: None
-    flat = FlatParameters(make_network(), share_memory=True)
-    assert not flat.is_shared
-    flat.gradient.fill_(get_rank())
-    flat.average_grad()
-    assert flat.gradient.unique().tolist() == [0.5]
 
 
 def check_one_rank_that_cannot_map_shared_memory_is_enough_to_do_without() -> None:
@@ -136,12 +126,6 @@ def check_module_broadcast_covers_buffers_of_every_type() -> None:
     assert module[0].weight.is_contiguous(memory_format=torch.channels_last)
     assert module.mask.tolist() == [True, True, False]
     assert (module.level.tolist(), module.count.item()) == ([0.0] * 3, 10)
-
-
-def check_objects_come_from_the_source() -> None:
-    objects = [get_rank(), {"name": f"rank {get_rank()}"}]
-    broadcast_object_list(objects, src=1)
-    assert objects == [1, {"name": "rank 1"}]
 
 
 CHECKS: dict[str, Callable[[], None]] = {

@@ -6,10 +6,8 @@ import json
 import os
 import random
 import re
-import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +30,6 @@ from ding_lite.utils.ranks.collectives import (
 )
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
-from ding_lite.utils.ranks.heartbeat import InterruptGuard
 from ding_lite.utils.ranks.machine_group import SLOT, describe_ranks, machine_group
 from tests.distributed.launcher import finish, run_ranks, say, start_by_hand
 from tests.distributed.on_ranks import call_on_ranks
@@ -139,24 +136,6 @@ def run_own_group(how: str) -> None:
     os._exit(0)
 
 
-def run_request() -> None:
-    """A signal asks rank 1 of a group that the user made to stop, while it waits for rank 0."""
-    dist.init_process_group("gloo")
-    machine_group()
-    with InterruptGuard(get_rank()) as guard:
-        if get_rank() == 1:
-            threading.Timer(1, os.kill, (os.getpid(), signal.SIGTERM)).start()
-        start = time.monotonic()
-        while get_rank() == 0 and not guard.requested and time.monotonic() < start + 60:
-            time.sleep(0.01)
-        (late,) = allreduce_data({"": float(time.monotonic() - start > 50)}).values()
-        assert guard.requested
-    with InterruptGuard(get_rank()) as guard:  # of another run
-        assert not guard.requested
-    say(f"rank {get_rank()} {late:g}")
-    os._exit(0)
-
-
 def look(barriers: int, sums: int) -> dict[str, Any]:
     """Return what this rank finds of the group of one machine."""
     group = machine_group()
@@ -232,11 +211,6 @@ def test_a_rank_that_dies_or_is_late_in_a_group_of_the_users_own_is_noticed(how:
     assert int(found[1]) < 12
 
 
-def test_a_signal_of_one_rank_is_seen_by_the_others_without_a_watchdog() -> None:
-    done = run_ranks([*ME, "request"], status=None)
-    assert sorted(done.stdout.splitlines()) == ["rank 0 0", "rank 1 0"], done.stderr
-
-
 ALONE = "from ding_lite.utils.ranks import machine_group as g; from ding_lite.utils import DDPContext\n"
 ALONE += "with DDPContext(timeout=60): print(g.machine_group().machines)"
 
@@ -249,5 +223,4 @@ def test_ranks_of_one_machine_share_whatever_the_launcher_says() -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     parts: dict[str, Callable[..., None]] = {"machines": run_machines, "extra": run_extra, "own group": run_own_group}
-    parts["request"] = run_request
     parts[sys.argv[1]](*sys.argv[2:])

@@ -7,20 +7,16 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pytest
 import torch
 
 from ding_lite.utils import DDPContext, InterruptGuard
 from ding_lite.worker import OfflineDataset, OfflineLoader
 from tests.distributed.launcher import finish, say, start_forked
-from tests.distributed.on_ranks import call_on_ranks
 from tests.survival.common import wait_until
 
 ME = "tests.distributed.test_offline_loader"
-SIZES = (100, 101)
 BATCH_SIZE = 8
 
 
@@ -28,23 +24,6 @@ def numbered(size: int) -> OfflineDataset:
     obs = np.zeros((size, 2))
     columns = {"obs": obs, "next_obs": obs, "action": np.arange(size), "reward": np.ones(size)}
     return OfflineDataset({**columns, "done": np.zeros(size, np.bool_)})
-
-
-def share() -> dict[str, Any]:
-    """Return what this rank saw in three epochs of each size, with a resume in the second one, and alone once more."""
-    seen: dict[str, Any] = {}
-    for size in SIZES:
-        loader = OfflineLoader(numbered(size), BATCH_SIZE, seed=1, num_workers=1)
-        epochs = [[batch["action"].tolist() for batch in loader.epoch_batches()]]
-        stream = loader.epoch_batches()
-        epochs.append([next(stream)["action"].tolist() for _ in range(3)])
-        resumed = OfflineLoader(numbered(size), BATCH_SIZE, seed=1, num_workers=0)
-        resumed.load_state_dict(loader.state_dict())
-        loader.close()
-        epochs[1] += [batch["action"].tolist() for batch in resumed.epoch_batches()]
-        epochs.append([batch["action"].tolist() for batch in resumed.epoch_batches()])
-        seen[str(size)] = epochs
-    return seen
 
 
 def go_on(ending: str) -> None:
@@ -62,22 +41,6 @@ def go_on(ending: str) -> None:
                     say("interrupted, and still loading")
                     list(loader.epoch_batches())
                     return
-
-
-@pytest.fixture(scope="module")
-def seen() -> list[dict[str, Any]]:
-    return call_on_ranks(share)
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_every_epoch_the_ranks_see_the_whole_set_and_nothing_twice(seen: Any, size: Any) -> None:
-    for epoch in range(3):
-        parts = [rank[str(size)][epoch] for rank in seen]
-        assert [[len(batch) for batch in part] for part in parts] == [[8, 8, 8, 8, 8, 8, 2]] * 2  # 50 each
-        joined = [action for part in parts for batch in part for action in batch]
-        assert len(set(joined)) == len(joined) == 100  # of 101 one is left out
-        assert set(joined) <= set(range(size))
-    assert seen[0][str(size)][0] != seen[0][str(size)][1] != seen[0][str(size)][2]
 
 
 def wait_for_the_end(pids: list[int], seconds: float = 10.0) -> None:

@@ -6,9 +6,8 @@ import copy
 import os
 import signal
 import sys
-import time
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -18,7 +17,7 @@ from ding_lite.entry import serial_pipeline
 from ding_lite.policy import DQNPolicy
 from ding_lite.utils import POLICY_REGISTRY, get_rank, load_checkpoint
 from dizoo.classic_control.cartpole.config.cartpole_dqn_config import create_config, main_config
-from tests.distributed.launcher import ROOT, finish, free_port, run_ranks, start, start_forked
+from tests.distributed.launcher import ROOT, finish, free_port, run_ranks, start
 from tests.distributed.on_ranks import call_on_ranks
 from tests.entry.helpers import last_checkpoint, metrics, result
 from tests.policy.helpers import parameter_hash
@@ -166,38 +165,6 @@ def test_a_mistake_in_the_config_is_one_line(tmp_path: Path) -> None:
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("[rank")]
     assert line.startswith("[rank 0] expected policy.multi_gpu=True with 2 processes, got policy.multi_gpu=False")
     assert os.listdir(tmp_path) == []
-
-
-def test_evaluating_a_checkpoint_under_a_launcher_is_refused(tmp_path: Path) -> None:
-    Path(tmp_path, "some.pth.tar").touch()
-    words = ["-m", "ding_lite", "-m", "eval", "-c", str(CARTPOLE), "--ckpt", "some.pth.tar"]
-    done = run_ranks(words, timeout=120, cwd=tmp_path, status=None)
-    assert done.returncode != 0
-    assert "is evaluated by one process" in done.stderr
-    assert "Traceback" not in "".join(line for line in done.stderr.splitlines() if line.startswith("[rank"))
-
-
-@pytest.mark.parametrize("launcher", ["run", pytest.param("launch", marks=pytest.mark.slow)])
-def test_ctrl_c_ends_the_job_cleanly_with_a_checkpoint(tmp_path: Path, launcher: Literal["run", "launch"]) -> None:
-    options = ["--nproc_per_node=2", "--master_addr=127.0.0.1", f"--master_port={free_port()}"]
-    command = ["-m", f"torch.distributed.{launcher}", *options]
-    words = ["-m", "ding_lite", "-c", str(CARTPOLE), *QUICK, "policy.multi_gpu=True", "env.stop_value=None"]
-    process = start_forked([*command, *words], cwd=tmp_path)
-    try:
-        wait_for(tmp_path / "run" / "metrics.jsonl", "train/total_loss")
-        began = time.time()
-        os.killpg(process.pid, signal.SIGINT)
-    finally:
-        done = finish(process, timeout=120)
-    assert time.time() - began < 30
-    assert done.returncode != 0
-    assert "SIGINT: stopping after this iteration" in done.stderr
-    assert "ended (interrupted)" in done.stderr
-    assert "checkpoint run/ckpt/ckpt_last.pth.tar" in done.stderr
-    assert "[rank" not in done.stderr
-    told = result(tmp_path / "run")
-    assert told["stop_reason"] == "interrupted"
-    assert last_checkpoint(tmp_path / "run")["collector"]["envstep"] == told["envstep"] > 0
 
 
 def wait_for(path: Path, words: str) -> None:

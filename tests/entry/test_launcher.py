@@ -18,12 +18,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 from ding_lite.entry import LaunchError, launch
-from ding_lite.entry.launcher import first_failure
 from ding_lite.utils import UserError, allreduce_data, get_rank, get_world_size
-from ding_lite.utils.ranks.launch_environment import record_cause
 from tests.distributed.launcher import Forked, finish, start_forked
 from tests.entry.helpers import CONFIG, SHORT, pair, result
 from tests.survival.common import wait_until
@@ -339,29 +336,3 @@ def test_only_a_second_ctrl_c_kills_ranks_that_are_still_saving(tmp_path: Path) 
     process.send_signal(signal.SIGINT)
     status, _, said = end(process, tmp_path)
     assert (status, said) == (128 + signal.SIGINT, [])
-
-
-def failure(folder: Path, exitcode: int, message: str = "") -> ProcessFailure:
-    path = folder / f"{exitcode}.json"
-    if message:
-        record_cause(message, str(path), lost_peer=message.startswith("lost"))
-    return ProcessFailure(local_rank=0, pid=1, exitcode=exitcode, error_file=str(path))
-
-
-@pytest.mark.parametrize(
-    ("other", "cause"),
-    [
-        ((1, ""), (-9, "")),
-        ((1, "lost another rank: rank 1 is gone"), (-9, "")),
-        ((1, "lost another rank: rank 1 is gone"), (1, "RuntimeError: boom")),
-        ((1, ""), (3, "RuntimeError: boom")),
-        ((-15, ""), (1, "")),
-        ((143, ""), (1, "RuntimeError: boom")),
-    ],
-)
-def test_the_rank_that_failed_by_itself_is_named_not_those_that_lost_it(
-    tmp_path: Path, other: tuple[int, str], cause: tuple[int, str]
-) -> None:
-    (tmp_path / "1").mkdir()
-    failures = {0: failure(tmp_path, *other), 1: failure(tmp_path / "1", *cause)}
-    assert first_failure(failures)[0] == 1

@@ -130,22 +130,6 @@ def test_offline_learning_uses_the_statistics_of_the_data_set() -> None:
     assert saved["obs.count"] == 500
 
 
-def test_the_forms_of_a_config() -> None:
-    def norm(*overrides: str, **env: Any) -> tuple[bool, bool, float | None]:
-        cfg = compile_config(
-            (merge(cartpole_dqn_config.main_config, dict(env=env)), pair("dqn")[1]), 0, False, overrides
-        )
-        assert cfg.notes == []
-        return cfg.env.norm_obs.use_norm, cfg.env.norm_reward.use_norm, cfg.env.norm_reward.get("reward_discount")
-
-    assert norm() == (False, False, None)
-    assert norm(norm_obs=True, norm_reward=True) == (True, True, None)
-    assert norm("env.norm_obs=True", "env.norm_reward.use_norm=True") == (True, True, None)
-    di_engine = dict(use_norm=True, reward_discount=0.99)
-    assert norm(norm_obs=dict(use_norm=True), norm_reward=di_engine) == (True, True, 0.99)
-    assert norm(norm_obs=dict(use_norm=False), norm_reward=dict(use_norm=False)) == (False, False, None)
-
-
 @pytest.mark.parametrize(
     ("kind", "env", "message"),
     [

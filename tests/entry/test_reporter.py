@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import gymnasium
-import numpy as np
 import pytest
-import torch
 
-from ding_lite.entry.summary import describe_space
 from tests.entry.helpers import metrics, run
 
 
@@ -38,25 +33,6 @@ def test_returns_that_leave_the_support_are_told_once(tmp_path: Path, capfd: pyt
     assert said.count("returns leave the range of the atoms: widen policy.model.v_min and policy.model.v_max") == 1
 
 
-@pytest.mark.parametrize(
-    ("overrides", "line"),
-    [
-        (["policy.num_threads=None"], "1 thread(s) a rank (a small network)"),
-        (["policy.num_threads=None", "policy.model.encoder_hidden_size_list=[512,512]"], "2 thread(s) a rank, float32"),
-        (["policy.num_threads=2"], "2 thread(s) a rank, float32"),
-    ],
-)
-def test_a_small_network_gets_one_thread_while_the_run_lasts(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], overrides: list[str], line: str
-) -> None:
-    torch.set_num_threads(2)
-    run(*overrides, max_env_step=8)
-    said = capfd.readouterr().err
-    assert line in said
-    assert "exceeds" not in said
-    assert torch.get_num_threads() == 2
-
-
 def test_an_evaluation_that_waits_for_ever_is_explained_once(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -67,23 +43,3 @@ def test_an_evaluation_that_waits_for_ever_is_explained_once(
     said = " ".join(capfd.readouterr().err.split())
     assert said.count("no episode ends and no observation changes") == 1
     assert "env.max_episode_steps ends such episodes." in said
-
-
-@pytest.mark.parametrize(
-    ("space", "words"),
-    [
-        (gymnasium.spaces.Box(-1.5, 2.0, (4,), np.float32), "(4,) float32, -1.5 to 2"),
-        (
-            gymnasium.spaces.Box(np.array([-1, -np.inf], np.float32), np.array([1, 5], np.float32)),
-            "(2,) float32, -inf to 5",
-        ),
-        (gymnasium.spaces.Box(0, 255, (84, 84), np.uint8), "(84, 84) uint8, 0 to 255"),
-        (gymnasium.spaces.Discrete(3), "Discrete(3)"),
-        (
-            gymnasium.spaces.Dict(a=gymnasium.spaces.Box(0, 1, (2,)), b=gymnasium.spaces.Discrete(2)),
-            "a: (2,) float32, 0 to 1; b: Discrete(2)",
-        ),
-    ],
-)
-def test_an_observation_is_shape_type_and_range(space: gymnasium.Space[Any], words: str) -> None:
-    assert describe_space(space) == words

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import functools
-import itertools
-import json
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,11 +15,9 @@ import numpy as np
 import pytest
 import torch
 
-from ding_lite.config import read_saved_run
 from ding_lite.entry import Callback, serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.entry.callbacks import WatchedRun
 from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint
-from ding_lite.utils.checkpoint import run_directory
 from dizoo.classic_control.cartpole.config import cartpole_dqn_config, cartpole_ppo_config, cartpole_r2d2_config
 from tests.entry.helpers import Interrupts, curves, last_checkpoint, metrics, result
 from tests.survival.common import differences
@@ -219,17 +214,6 @@ def test_an_interrupted_evaluation_is_played_again_when_the_run_goes_on(kind: st
     assert result(Path("parts"))["stop_reason"] == "max_env_step"
 
 
-def test_a_run_interrupted_again_before_its_first_iteration_keeps_what_it_has_played() -> None:
-    never, words = {"left": -1}, ["policy.learn.batch_size=256", "policy.random_collect_size=0"]
-    for envstep in (24, 48):  # 3 and 6 steps of each environment, counted from the start of its first episode
-        setting = (Interrupts, [never] * 7 + [{"left": envstep // 8}], [never] * 5)
-        resume = [f"policy.learn.resume_training={envstep > 24}"]
-        with pytest.raises(SystemExit):
-            train("dqn", "run", *words, *resume, env_setting=setting)
-        assert result(Path("run"))["envstep"] == envstep
-        assert last_checkpoint(Path("run"))["collector"]["envstep"] == envstep
-
-
 def test_seconds_go_on_where_the_checkpoint_left_off(tmp_path: Path) -> None:
     train("dqn", "parts", steps=STEPS // 2)
     first, saved = metrics(tmp_path / "parts"), last_checkpoint(tmp_path / "parts")["record"]["seconds"]
@@ -330,15 +314,3 @@ def test_resuming_without_a_checkpoint_is_an_error_and_no_fresh_start(tmp_path: 
     (tmp_path / "empty").mkdir()
     with pytest.raises(CheckpointError, match="'empty' has no checkpoint to resume from"):
         train("dqn", "empty", "policy.learn.resume_training=True")
-
-
-def test_a_restart_writes_the_config_that_a_killed_attempt_has_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "job")
-    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", "agent/attempt_1/0/error.json")
-    monkeypatch.setattr(run_directory, "_opened", itertools.count())  # a new process counts from 0
-    Path("run").mkdir()
-    agent = {"host": socket.gethostname(), "restarts": 0, "ranks": [0]}
-    Path("run", "job.json").write_text(json.dumps({"agents": {f"{socket.gethostname()}:agent": agent}, "run": 0}))
-    train("ppo", "run", steps=64)
-    assert os.listdir() == ["run"]
-    assert read_saved_run("run/total_config.py").limits["max_env_step"] == 64

@@ -13,7 +13,6 @@ from typing import Any
 import gymnasium
 import pytest
 import torch
-from torch import Tensor, nn
 
 from ding_lite.entry.experiment import Experiment
 from ding_lite.entry.setup import policy_process, prepare_run
@@ -71,12 +70,6 @@ def test_the_saved_config_runs_again_and_gives_the_same_run(tmp_path: Path) -> N
 
 
 # -- limits -----------------------------------------------------------------------------------------------------------
-
-
-def test_max_train_iter_stops(tmp_path: Path) -> None:
-    run(max_train_iter=23)
-    assert result(tmp_path / "run")["stop_reason"] == "max_train_iter"
-    assert result(tmp_path / "run")["train_iter"] == 25  # the collect's five iterations are finished
 
 
 def test_random_steps_come_first_and_count(tmp_path: Path) -> None:
@@ -199,35 +192,6 @@ def test_env_setting_says_which_environments_are_built(tmp_path: Path, manager: 
     assert all(7 < length <= 12 for length in lengths)
     if manager == "base":
         assert (len(built[7]), len(built[12])) == (4 + 1, 2)  # one more to look at the spaces
-
-
-def test_counts_are_rounded_up_to_the_environments_of_env_setting(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cfg = {"limit": 7, "built": []}
-    run(env_setting=(cartpole, [cfg] * 3, [cfg] * 3))
-    printed = " ".join(capsys.readouterr().err.split())
-    assert "env.n_evaluator_episode=5 is 6 here: 3 environments step together." in printed
-    assert "policy.collect.n_sample=8 is 9 here: 3 environments step together." in printed
-    told = result(tmp_path / "run")
-    assert told["envstep"] % 9 == 0
-
-
-class Scaled(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 2))
-
-    def forward(self, obs: Tensor) -> dict[str, Tensor]:
-        return {"logit": self.body(obs / 2)}
-
-
-def test_a_given_model_is_trained() -> None:
-    model = Scaled()
-    before = parameter_hash(model)
-    policy = run(model=model, max_env_step=120)
-    assert policy.model is model
-    assert parameter_hash(model) != before
 
 
 # -- resuming ---------------------------------------------------------------------------------------------------------

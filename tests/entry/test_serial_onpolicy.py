@@ -6,10 +6,7 @@ import copy
 from pathlib import Path
 from typing import Any
 
-import gymnasium
-import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
 from ding_lite.entry import find_pipeline, serial_pipeline, serial_pipeline_offline, serial_pipeline_onpolicy
 from ding_lite.policy import Policy
@@ -17,7 +14,6 @@ from ding_lite.utils import POLICY_REGISTRY, ConfigError
 from dizoo.classic_control.cartpole.config.cartpole_ppo_config import create_config, main_config
 from tests.entry.helpers import last_checkpoint, metrics, result
 from tests.policy.helpers import parameter_hash
-from tests.toys import Toy
 
 STEPS, COLLECT, EPOCHS = 512, 128, 2  # 4 collects of 2 epochs of 128 / 64 = 2 minibatches: 16 iterations
 SHORT = [
@@ -82,27 +78,3 @@ def test_a_policy_belongs_into_one_pipeline(nothing_starts: None, kind: str) -> 
         line = refusal(pipeline, input_cfg)
         assert line.startswith(f"Policy '{kind}' learns ")
         assert f": use {PIPELINES[kind].__name__}(...), or" in line
-
-
-ARGS = Box(-1, 1, (2,), np.float32)
-
-
-@pytest.mark.parametrize(
-    ("kind", "space", "message"),
-    [
-        ("ppo", Box(-1, 1, (2, 2), np.float32), "expected Discrete, MultiDiscrete, MultiBinary, a Box of one"),
-        ("ppo", Dict(kind=Discrete(2), args=ARGS), "with the keys 'action_type' and 'action_args'"),
-        ("ppo", Dict(action_type=Discrete(2), action_args=Box(-1, 1, (2, 2))), "and Box with the keys"),
-        ("dqn", MultiDiscrete([2, 2]), "expects Discrete actions, got MultiDiscrete([2 2]): use bdq, impala, "),
-        ("dqn", ARGS, "Policy 'dqn' expects Discrete actions, got Box"),
-    ],
-)
-def test_an_action_space_that_the_policy_cannot_act_in(
-    nothing_starts: None, kind: str, space: gymnasium.Space[Any], message: str
-) -> None:
-    input_cfg, pipeline = pair(kind), serial_pipeline if kind == "dqn" else serial_pipeline_onpolicy
-    setting: Any = (lambda _: Toy(action_space=space), [{}] * 8, [{}] * 8)
-    overrides = ["policy.collect.n_sample=128"] if kind == "ppo" else []
-    for key in ("action_shape", "action_space", "obs_shape"):
-        input_cfg[0]["policy"]["model"].pop(key, None)
-    assert message in refusal(pipeline, input_cfg, env_setting=setting, overrides=overrides)

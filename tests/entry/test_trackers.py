@@ -60,17 +60,6 @@ def test_a_resumed_run_goes_on_in_the_same_run_of_the_service() -> None:
     assert [line["result"]["envstep"] for line in read(RUN, "finish")] == [STEPS // 2, STEPS]
 
 
-def test_the_run_of_another_service_is_not_continued() -> None:
-    run(*NOTEBOOK, max_env_step=STEPS // 2)
-    state = RUN / "tracker.json"
-    state.write_text(state.read_text().replace("notebook", "another"))
-    run(*NOTEBOOK, "policy.learn.resume_training=True")
-    assert [line["continued"] for line in read(RUN, "start")] == [False, False]
-    last = read(RUN, "log")[-1]["points"]
-    assert points(RUN)[-len(figures(RUN)) :] == figures(RUN)  # from the beginning
-    assert last[-1] == figures(RUN)[-1]
-
-
 def test_a_password_reaches_the_service_and_no_file_or_message(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,18 +83,6 @@ def test_a_dict_replaces_a_number_and_is_merged_into_a_dict() -> None:
     assert replaced["policy"]["learn"]["learning_rate"] == piecewise
 
 
-def test_overrides_keep_their_types() -> None:
-    values = {"env": {"kwargs": {"size": "8", "names": ("None", "a"), "limit": math.inf}, "stop_value": -math.inf}}
-    main, create = replace_values(pair(), {**values, "policy.model.encoder_hidden_size_list": [np.int64(8)]})
-    config = compile_config((main, create))
-    assert config.env.kwargs == {"size": "8", "names": ["None", "a"], "limit": math.inf}
-    assert config.env.stop_value == -math.inf
-    assert config.policy.model.encoder_hidden_size_list == [8]
-    assert replace_values(pair(), {"exp_name": Path("a", "b")})[0]["exp_name"] == "a/b"
-    with pytest.raises(ConfigError, match=r"env\.kwargs\.size: expected a number, string, list or dict"):
-        ding_lite.train(pair(), env={"kwargs": {"size": object()}})
-
-
 def test_callbacks_reach_the_run_and_a_finished_one_can_be_continued(tmp_path: Path) -> None:
     class StopAtOnce(Callback):
         def on_start(self, run: Any) -> None:

@@ -68,20 +68,6 @@ def test_unbounded_dimensions_pass_unchanged() -> None:
     assert space == Box(np.array([-np.inf, 0, -np.inf, -1]), np.array([np.inf, np.inf, 5, 1]), dtype=np.float64)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8, np.int64])
-@pytest.mark.parametrize("high", [1, 2])
-def test_actions_of_a_box_are_the_same_in_both_units_only_if_their_arrays_are(dtype: Any, high: int) -> None:
-    units = ActionUnits(Box(-high, high, (3,), dtype))
-    action = np.array([[-high, 0, high]], dtype)
-    ours = units.to_policy(action)
-    assert units.same == (ours.dtype == action.dtype and np.array_equal(ours, action))
-
-
-def test_actions_of_a_minus_one_to_one_box_keep_their_bits() -> None:
-    action = np.random.default_rng(0).uniform(-1, 1, (2, 5)).astype(np.float32)
-    assert np.array_equal(received(make(Box(-1, 1, (5,), np.float32)), action), action)
-
-
 def test_the_spaces_are_the_policys_side(manager: str) -> None:
     for space, side in (
         (BOX, Box(-1, 1, (2,), np.float32)),
@@ -217,12 +203,6 @@ def test_an_environment_that_writes_into_its_action_changes_no_other(space: gymn
     env.step(action)
     for found, meant in zip(tree_leaves(action), tree_leaves(before), strict=True):
         assert np.array_equal(found, meant)
-    env.close()
-
-
-def test_an_environment_whose_choices_begin_elsewhere_gets_its_own(manager: str) -> None:
-    env = make(Discrete(2, start=7), 2, manager)
-    assert env.step(np.array([0, 1]))[4]["args"].tolist() == [7, 8]
     env.close()
 
 

@@ -57,14 +57,6 @@ def assert_same(left: list[tuple[Any, ...]], right: list[tuple[Any, ...]]) -> No
 # -- names and spaces -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("env_id", "rom"),
-    [("PongDeterministic-v4", "pong"), ("Pong-v4", "pong"), ("PongNoFrameskip-v0", "pong"), ("pong", "pong")],
-)
-def test_a_game_is_found_under_all_its_names(env_id: str, rom: str) -> None:
-    assert find_rom(env_id) == rom
-
-
 def test_every_registered_id_of_ale_py_names_a_rom() -> None:
     gymnasium.register_envs(ale_py)
     ids = [name for name in gymnasium.registry if name.startswith("ALE/") or name.endswith("NoFrameskip-v4")]
@@ -142,11 +134,6 @@ def test_all_managers_give_the_same_frames_rewards_and_ends(env_id: str, num_ste
     assert sum((row[2] | row[3]).sum() for row in runs[0][1:]) >= 4, "the runs must go over ends of games"
     assert_same(runs[0], runs[1])
     assert_same(runs[0], runs[2])
-
-
-def test_a_run_does_not_depend_on_the_number_of_threads() -> None:
-    runs = [play(make("breakout", 4, num_threads=threads), 60) for threads in (1, 2)]
-    assert_same(*runs)
 
 
 @pytest.mark.parametrize("manager", MANAGERS)

@@ -109,17 +109,6 @@ def test_an_episode_that_terminates_in_its_last_step_does_both_as_in_gymnasium()
         assert (terminated[first], truncated.tolist()) == (True, [True, True])
 
 
-def test_rewards_of_minigrid_do_not_depend_on_the_limit_that_the_config_sets() -> None:
-    # turn right in the corner of an empty room of 5 x 5: two steps ahead, right, two steps; 1 - 0.9 * 5 / 100
-    for limit in (None, 5, 50):
-        env = make(1, env_id="MiniGrid-Empty-5x5-v0", max_episode_steps=limit)
-        env.reset()
-        for action in (2, 2, 1, 2, 2):
-            _, reward, terminated, truncated, _ = env.step(np.array([action]))
-        assert reward.item() == pytest.approx(0.955)
-        assert (terminated.item(), truncated.item()) == (True, limit == 5)
-
-
 # -- seeds and resets -----------------------------------------------------------------------------------------------
 
 
@@ -160,20 +149,6 @@ def test_some_environments_can_be_reset() -> None:
 
 
 # -- observations ---------------------------------------------------------------------------------------------------
-
-
-def test_frame_stacks_roll_and_start_with_zeros() -> None:
-    plain = play(make(3, env_id="CartPole-v1"), 40)
-    stacked = play(make(3, env_id="CartPole-v1", frame_stack=3), 40)
-    frames = np.zeros((3, 3, 4), np.float32)
-    frames[:, -1] = plain[0]["obs"]
-    for one, stack in zip(plain, stacked, strict=True):
-        assert (stack["obs"] == frames.reshape(3, -1)).all()
-        frames = np.concatenate([frames[:, 1:], successors(one)[:, None]], 1)
-        ended = one["terminated"] | one["truncated"]
-        if ended.any():
-            assert (stack["final_obs"] == frames[ended].reshape(-1, 12)).all()
-            frames[ended], frames[ended, -1] = 0, one["after"][ended]
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
-from easydict import EasyDict
 
 from ding_lite.envs import check_env, create_vector_env, rendering
 from ding_lite.envs.rendering import EpisodeRecorder, build_rendered
@@ -51,23 +49,6 @@ def test_a_registered_class_that_declares_a_mode_gets_it_as_its_attribute() -> N
         build_rendered(env_config(), [Dark], "rgb_array")
     with pytest.raises(ConfigError, match=r"no render mode 'ansi', only \['rgb_array'\]"):
         build_rendered(env_config(), [Lamp], "ansi")
-
-
-def test_an_engine_is_replaced_by_the_single_environment_and_the_config_stays() -> None:
-    cfg = env_config(env_id="CartPole-v1", manager={"type": "env_pool"})
-    env = build_rendered(cfg, None, "rgb_array")
-    env.reset(seed=0)
-    assert env.render().ndim == 3  # type: ignore[union-attr]
-    env.close()
-    assert (cfg.manager.type, cfg.kwargs) == ("env_pool", {})
-
-
-def test_an_environment_that_fails_is_named() -> None:
-    def fails(cfg_env: EasyDict) -> gymnasium.Env:
-        raise RuntimeError("no\nlicence")
-
-    with pytest.raises(ConfigError, match=r"cannot be built with render_mode 'human': .*RuntimeError: no licence"):
-        build_rendered(env_config(), [fails], "human")
 
 
 def record(folder: str, steps: int, ending: str = ".mp4") -> EpisodeRecorder:
@@ -167,13 +148,6 @@ def test_what_cannot_record_is_refused_before_a_run(monkeypatch: pytest.MonkeyPa
     with pytest.raises(ConfigError, match="Cannot write videos into"):
         record(str(tmp_path / "file"), 1)
 
-    def no_ffmpeg(name: str) -> Any:
-        raise RuntimeError("No ffmpeg exe could be found.\nInstall ffmpeg")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(importlib, "import_module", no_ffmpeg)
-        with pytest.raises(ConfigError, match="need ffmpeg, which moviepy does not find"):
-            rendering.import_moviepy()
     with monkeypatch.context() as patch:
         patch.setattr("moviepy.config.FFMPEG_BINARY", "/no/ffmpeg")
         with pytest.raises(ConfigError, match=r"there is no program '/no/ffmpeg': set IMAGEIO_FFMPEG_EXE"):

@@ -70,20 +70,6 @@ class RestlessEnv(WalkEnv):
         self.drift = 0.0 if self.instances % 2 else self.instances / 1000
 
 
-class BlindEnv(Toy):
-    """Nothing is seen; each instance's episodes are one step shorter than the last one's."""
-
-    observation_space, seen = Discrete(1), 0
-    length = 10
-
-    def __init__(self, cfg_env: EasyDict) -> None:
-        BlindEnv.length -= 1
-        self.length = BlindEnv.length
-
-    def play(self, action: Any) -> Any:
-        return 1.0, self.count >= self.length
-
-
 class EngineEnv(WalkEnv):
     """The walk by an engine that knows nothing of episodes' numbers and replays."""
 
@@ -92,7 +78,7 @@ class EngineEnv(WalkEnv):
         return SyncVectorEnv([lambda: cls(cfg_env)] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
 
 
-TOYS: dict[str, Any] = {"walk": WalkEnv, "restless": RestlessEnv, "blind": BlindEnv, "engine": EngineEnv}
+TOYS: dict[str, Any] = {"walk": WalkEnv, "restless": RestlessEnv, "engine": EngineEnv}
 PONG = dict(type="atari", env_id="pong", max_episode_steps=25)
 SHORT = ("pong", "sticky", "remembering")
 CASES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
@@ -118,7 +104,6 @@ VARIANTS = (
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, cls in TOYS.items():
         monkeypatch.setitem(ENV_REGISTRY, name, cls)
-    monkeypatch.setattr(BlindEnv, "length", 10)
 
 
 def make(seed: int = 0, num_envs: int = 2, manager: str = "base", **env: Any) -> RestorableVectorEnv:
@@ -214,22 +199,6 @@ def test_a_restored_environment_plays_on_as_if_it_had_never_stopped(
     fresh.close()
 
 
-@pytest.mark.parametrize("manager", ["base", "subprocess"])
-def test_resets_of_all_keep_the_count_of_episodes(manager: str) -> None:
-    env, fresh = (make(seed, manager=manager, env_id="CartPole-v1") for seed in (3, 4))
-    actions = actions_of(env, 100)
-    env.reset()
-    play(env, actions)
-    env.reset()
-    play(env, actions[:5])
-    assert fresh.load_state_dict(env.state_dict())[2].all()
-    env.reset()
-    fresh.reset()
-    assert_same(play(fresh, actions), play(env, actions))
-    env.close()
-    fresh.close()
-
-
 def test_an_episode_does_not_depend_on_those_before_it() -> None:
     # 70 games of Pong, two of them with a seed of their own after the first; then single ones out of the middle
     env = make(3, 1, "native", **dict(PONG, max_episode_steps=2))
@@ -260,16 +229,6 @@ def test_a_random_environment_starts_its_next_episode_and_the_others_come_back()
     assert obs["place"][1] == WalkEnv(EasyDict(kwargs={})).reset(seed=seed)[0]["place"]
     info = fresh.step(actions[0])[4]
     assert info["episode_length"].tolist() == [state["length"][0] + 1, 1]
-
-
-def test_an_episode_that_ends_while_it_is_replayed_is_not_taken_for_the_same() -> None:
-    env, fresh = make(3, 1, type="blind"), make(3, 1, type="blind")  # episodes of 9 and 8 steps
-    for num_steps, same in ((7, True), (8, False)):
-        env.reset()
-        play(env, [np.zeros(1, np.int64)] * num_steps)
-        obs, _, restored = fresh.load_state_dict(env.state_dict())
-        assert (obs.tolist(), restored.tolist()) == ([[1.0]], [same])
-        assert fresh.step(np.zeros(1, np.int64))[4]["episode_length"].tolist() == [num_steps + 1 if same else 1]
 
 
 def test_an_episode_that_is_longer_than_the_journal_starts_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,13 +301,3 @@ def test_after_a_failure_the_next_episode_begins_and_the_state_stays_exact() -> 
 
 
 # -- parts ------------------------------------------------------------------------------------------------------------
-
-
-def test_the_journal_does_not_grow_beyond_the_running_episodes() -> None:
-    env = make(3, 2, env_id="Pendulum-v1", max_episode_steps=40, collector_max_episode_steps=[40, 15])
-    env.reset()
-    for action in actions_of(env, 200):
-        env.step(action)
-        assert env._journal is not None
-        assert len(env._journal) <= 40 + 1  # and the last one before the episodes
-        assert [len(actions) for actions in env.state_dict()["actions"]] == env.state_dict()["length"].tolist()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -14,7 +13,6 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Text, Tuple
 
-from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.envs import check_env, create_vector_env
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.envs.spaces import EnvSpec, PolicyObservations, load_spec, spec_state
@@ -251,27 +249,6 @@ def test_replay_returns_the_stacks_that_the_policy_saw(manager: str) -> None:
         assert truncated.any()
         newest, before = (leaf[truncated].flatten(1)[:, -1] for leaf in (stored, now))
         assert torch.equal(newest, before + 1)
-
-
-@pytest.mark.parametrize(
-    ("kind", "keys"),
-    [
-        ("dqn", dict(learn=dict(batch_size=16, update_per_collect=1), collect=dict(n_sample=32))),
-        ("ppo", dict(learn=dict(batch_size=16, epoch_per_collect=1), collect=dict(n_sample=32))),
-        ("r2d2", dict(learn=dict(batch_size=4, update_per_collect=1), collect=dict(n_sample=4), burnin_step=1,
-                      unroll_len=3, nstep=1)),
-    ],
-)  # fmt: skip
-def test_a_dict_of_images_and_a_vector_trains(
-    kind: str, keys: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    numbers = dict(collector_env_num=2, evaluator_env_num=1, n_evaluator_episode=1)
-    env = dict(env_id="Camera-v0", frame_stack=3, norm_obs=True) | numbers
-    main = dict(env=env, policy=dict(model=dict(encoder_hidden_size_list=[4, 4, 4, 16])) | keys)
-    pipeline: Any = serial_pipeline_onpolicy if kind == "ppo" else serial_pipeline
-    policy = pipeline((main, dict(policy=dict(type=kind))), seed=0, max_train_iter=3)
-    assert policy.state_dict()["normalizer"]["obs.mean"].shape == (6,)
 
 
 def test_a_space_of_another_kind_is_not_described() -> None:

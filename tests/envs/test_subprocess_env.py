@@ -250,17 +250,6 @@ def test_close_kills_what_does_not_close_in_time(monkeypatch: pytest.MonkeyPatch
     assert all(gone(pid, 0.5) for pid in pids)
 
 
-def test_the_process_that_starts_workers_may_be_killed_too() -> None:
-    env, pids = workers()
-    env._nursery._process.kill()
-    assert all(gone(pid, 2) for pid in pids)
-    obs, _, _, truncated, _ = env.step(np.zeros(3, np.int64))
-    assert truncated.all()
-    assert not {*pids} & {*pids_of(obs)}
-    env.close()
-    assert all(gone(pid, 0.5) for pid in pids_of(obs))
-
-
 class SimulatorEnv(MoodyEnv):
     """Has a program of its own running, whose process id is the observation."""
 

@@ -317,10 +317,3 @@ def test_values_of_different_types_in_info_become_objects(manager: str) -> None:
         assert info["size"].tolist() == [2**70] * 2
         assert (info["lives"].dtype, info["_value"].tolist()) == (np.int64, [True, True])
     env.close()
-
-
-def test_partial_resets_are_refused() -> None:
-    env = make("count")
-    env.reset()
-    with pytest.raises(ValueError, match="reset_mask"):
-        env.reset(options={"reset_mask": np.array([True, False])})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-from pathlib import Path
 from typing import Any, ClassVar
 
 import gymnasium
@@ -171,24 +169,6 @@ def test_random_numbers_of_a_wrappers_own_are_found_before_a_run_and_a_resume() 
     assert note.startswith("env.wrappers: an episode that is played twice with the same seed and actions differs")
     restored_N, _, _ = restored(own)
     assert not restored_N.any()
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("import os\nundefined\n", r"broken\.py, line 2: NameError: name 'undefined' is not defined"),
-        ("class W(:\n", r"broken\.py, line 1: SyntaxError: invalid syntax"),
-        ("raise SystemExit(3)\n", r"broken\.py, line 1: SystemExit: 3"),
-    ],
-)
-def test_a_wrapper_whose_module_fails_is_an_error_of_one_line(
-    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "broken.py").write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
-    importlib.invalidate_caches()
-    with pytest.raises(ConfigError, match=f"'broken:W' cannot be imported: .*{message}"):
-        compile_config((main_config, create_config), overrides=["env.wrappers=['broken:W']"])
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from ding_lite.torch_utils.nonfinite import NonFiniteError, describe
 from ding_lite.torch_utils.optimizer_step import StepCheck
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.registry import POLICY_REGISTRY, UserError
-from ding_lite.worker import Learner, PrioritizedReplayBuffer
+from ding_lite.worker import Learner
 from tests.distributed import parity
 from tests.policy.helpers import OURS, batches_of, compile_for, make_batch, make_cfg, make_policy, same
 
@@ -62,14 +62,14 @@ def lagging(*overrides: str) -> DQNPolicy:
 
 
 class Altered(DQNPolicy):
-    """Adds a number to its loss, a root of 0 whose gradient is not finite, and figures."""
+    """Adds a number to its loss, a root of 0 whose gradient is not finite."""
 
-    shift, root, more = 0.0, False, dict[str, Tensor]()
+    shift, root = 0.0, False
 
     def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         loss, figures = super()._loss(batch)
         roots = (next(self._model.parameters()) * 0).sqrt().sum() if self.root else 0.0
-        return loss + self.shift + roots, figures | self.more
+        return loss + self.shift + roots, figures
 
 
 def altered(*overrides: str, **changes: Any) -> Altered:
@@ -147,20 +147,6 @@ def test_the_first_skipped_update_is_warned_of_and_all_are_counted_in_the_log() 
     assert other._optimizer.check.skipped == 2
 
 
-@pytest.mark.parametrize("make", [trained, lagging])
-@pytest.mark.filterwarnings("ignore:An update was skipped")
-def test_a_skipped_update_leaves_the_priorities_of_what_was_not_finite(make: Any) -> None:
-    policy, replay = make(SKIP, "priority=True"), PrioritizedReplayBuffer(16, 1, alpha=1.0)
-    block = make_batch(9) | {"traj_flag": torch.zeros(9).bool(), "episode_step": torch.arange(9)}
-    replay.push({key: value.unsqueeze(1) for key, value in block.items() if key not in ("next_obs", "value_gamma")})
-    replay.update(torch.arange(8), torch.full((8,), 7.0))
-    bad = make_bad() | {"index": torch.arange(8)}
-    expected = policy.loss(bad)[1]["priority"]
-    Learner(policy, 100, lambda values: None).train([bad], replay.update)
-    expected[2] = 7.0
-    torch.testing.assert_close(replay.state_dict()["sampler"]["priority"][:8].float(), expected)
-
-
 def test_a_gradient_alone_is_enough() -> None:
     policy = altered(root=True)
     first, second, *_ = (name for name, _ in policy.model.named_parameters())
@@ -180,11 +166,6 @@ def test_a_loss_alone_is_enough() -> None:
     assert same(everything(policy), before)
 
 
-def test_a_figure_that_does_not_enter_the_loss_is_no_error() -> None:
-    policy = altered(more={"q_value": torch.tensor(math.nan)})
-    assert policy.learn(make_batch(8))["q_value"].isnan()
-
-
 @pytest.mark.parametrize(("good_after", "clip"), [(0, "None"), (1, "None"), (3, "clip_norm")])
 def test_with_a_lag_the_error_is_of_the_step_that_it_is_about(good_after: int, clip: str) -> None:
     policy = lagging(f"learn.grad_clip_type={clip}")
@@ -195,14 +176,6 @@ def test_with_a_lag_the_error_is_of_the_step_that_it_is_about(good_after: int, c
         "Iteration 2: the loss is nan (priority has 1 nan of 8); batch: reward has 1 nan"
     )
     assert torch.equal(caught.value.batch["obs"], make_bad()["obs"])
-
-
-def test_with_a_lag_and_clipping_the_right_gradients_are_named() -> None:
-    policy = altered("learn.grad_clip_type=clip_norm", root=True)
-    policy._optimizer.check = Lagging("stop", policy.model)
-    policy.learn(make_batch(8))
-    with pytest.raises(NonFiniteError, match=r"first gradients that are not finite: [\w.]+ \(1 of "):
-        policy.finish()
 
 
 def test_the_batch_is_saved_without_what_it_is_a_view_of(tmp_path: Path) -> None:
@@ -217,12 +190,6 @@ def test_the_batch_is_saved_without_what_it_is_a_view_of(tmp_path: Path) -> None
     assert (state["iteration"], state["detail"]) == (1, error.detail)
     assert all(torch.equal(state["batch"][key].nan_to_num(), large[key].nan_to_num()) for key in large)
     assert path.stat().st_size < 20_000
-
-
-def test_a_batch_that_cannot_be_saved_is_said_with_the_error(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    error = NonFiniteError("the loss is nan", make_bad(), True, 0).saved(str(tmp_path / "file" / "x"))
-    assert str(error).startswith("the loss is nan. Cannot save checkpoint ")
 
 
 def test_what_is_not_finite_is_described_in_nested_dicts() -> None:

@@ -15,7 +15,6 @@ from tests.results.helpers import write_records, write_run
 pytest.importorskip("matplotlib")
 pytest.importorskip("scipy")
 import matplotlib.lines
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 lines: Any = matplotlib.lines
@@ -84,18 +83,6 @@ def test_a_group_has_one_colour_in_all_panels_parts_and_pictures(tmp_path: Path,
     one, three, five = plot.COLORS[:3]
     assert first == [[one, three], [one], [three, five], [three]]
     assert second == first[2:]
-
-
-def test_long_names_and_titles_stay_inside_the_picture(tmp_path: Path, drawn: list[Any]) -> None:
-    write_run(tmp_path / ("run_with_a_name_of_many_words_" * 4), 0)
-    groups = group_runs(find_runs([tmp_path]), "run")
-    render_plot(groups, "png", PlotOptions(width=3, title="A title that is longer than the picture is wide " * 2))
-    figure = drawn[0]
-    canvas: Any = FigureCanvasAgg(figure)
-    renderer = canvas.get_renderer()
-    for text in (figure._suptitle, *figure.legends[0].get_texts()):
-        box = text.get_window_extent(renderer)
-        assert 0 <= box.x0 < box.x1 <= figure.bbox.width
 
 
 def group(*paths: Path) -> Group:

@@ -73,11 +73,3 @@ def test_mistakes_in_the_file_of_references_get_one_line(tmp_path: Path, text: s
         read_references(path)
     path.write_text("env,random,reference\nA,1,2\n")
     assert read_references(path) == {"A": (1.0, 2.0)}
-
-
-def test_tasks_with_more_or_with_single_runs_are_mentioned(groups: list[Group]) -> None:
-    fewer = [groups[0], *(Group(group.name, group.env, group.runs[:1]) for group in groups[1:])]
-    scores = score_groups(fewer, REFERENCES)
-    assert "[" not in score_table(scores).rows[0][2]
-    assert "Tasks with more runs count more" in describe_scores(scores, ["a", "b"])
-    assert describe_scores(scores, ["a", "b"]).endswith("A row with a single run of a task has no intervals.")

@@ -70,13 +70,6 @@ def test_the_probability_of_improvement_solves_newcombes_equation() -> None:
     assert worse.high == pytest.approx(1 - better.low)
 
 
-def test_rliables_published_examples() -> None:
-    """Of its tests: runs of two tasks, of which the second algorithm has fewer."""
-    first, second = np.array([[1.0, 2, 1, 2], [2, 2, 1, 1]]), np.array([[1.0, 2, 3], [1, 2, 3]])
-    assert (average(first.ravel(), "iqm"), average(second.ravel(), "iqm")) == (1.5, 2.0)
-    assert probability_of_improvement(first, second).value == pytest.approx(1 / 3)
-
-
 @pytest.mark.parametrize(
     ("scores", "value", "low", "high", "within"),
     [

@@ -53,12 +53,6 @@ def test_a_value_that_is_not_finite_does_not_leak_through_done() -> None:
     torch.testing.assert_close(adv, column(0.75, -1.0, 1.0))
 
 
-def test_flags_may_be_numbers() -> None:
-    data: Any = random_data()
-    as_numbers = data._replace(done=data.done.float(), traj_flag=data.traj_flag.float())
-    torch.testing.assert_close(gae(as_numbers), gae(data))
-
-
 def test_shapes_are_checked() -> None:
     with pytest.raises(ValueError, match=r"value \(3, 1\).*reward \(3,\)"):
         gae(gae_data(VALUE, NEXT_VALUE, REWARD.squeeze(1)))

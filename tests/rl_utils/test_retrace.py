@@ -59,14 +59,3 @@ def test_a_value_that_is_not_finite_does_not_leak_through_a_terminal_step() -> N
     value = V.clone()
     value[1] = torch.nan
     assert retrace(v_pred=value, weights=tensor([[0.0], [1.0]]))[0] == 1.0
-
-
-def test_arguments_are_not_written_into_and_shapes_are_checked() -> None:
-    data = random_arguments()
-    before = {key: value.clone() for key, value in data.items()}
-    compute_q_retraces(**data)
-    assert all(torch.equal(data[key], before[key]) for key in data)
-    with pytest.raises(ValueError, match="the same shape"):
-        retrace(rewards=REWARD.T)
-    with pytest.raises(ValueError, match="traj_flag needs next_value"):
-        retrace(traj_flag=tensor([[True], [False]]))

@@ -86,14 +86,6 @@ def test_small_temperatures_and_large_values_stay_finite() -> None:
     assert all(torch.isfinite(part).all() for part in m_q_1step_td_error(data, 0.5, 0.03, 0.9))
 
 
-def test_a_single_action_has_no_action_gap() -> None:
-    one = munchausen(q=Q[:, :1], target_q=SOFT[:, :1], next_q=SOFT[:, :1], act=tensor([0, 0]))
-    _, error_B, action_gap, _ = m_q_1step_td_error(one, 0.5, 1.0, 0.9)
-    assert action_gap.item() == 0.0
-    # the policy is certain, so that the log-policy and the entropy are 0: y = 0.5 + Q' / 2, and -1 where it ended
-    torch.testing.assert_close(error_B, tensor([0.5 + 0.5 * SOFT[0, 0].item(), -1.0]) - Q[:, 0])
-
-
 def test_shapes_that_would_broadcast_are_refused() -> None:
     with pytest.raises(ValueError, match="the same shape"):
         soft_policy_value(torch.zeros(2, 5, 3), torch.zeros(5, 3), 0.5)

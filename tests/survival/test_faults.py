@@ -1,13 +1,9 @@
 """Harm done to real runs: `slow` marks the most telling items of `tests.survival.faults`, `survival` the rest."""
 
-import mmap
-import os
-import tempfile
 from pathlib import Path
 
 import pytest
 
-from tests.survival.common import abandoned_memory, memory_left_since
 from tests.survival.faults import FAULTS, Fault, inject
 
 SLOW = {
@@ -28,25 +24,6 @@ ITEMS = [pytest.param(fault, id=name, marks=mark) for fault, name, mark in zip(F
 def test_each_fault_is_another_one() -> None:
     assert len(set(NAMES)) == len(NAMES)
     assert set(NAMES) >= SLOW
-
-
-def test_memory_that_another_job_holds_is_no_leftover() -> None:
-    before = abandoned_memory()
-    with (
-        tempfile.NamedTemporaryFile(dir="/dev/shm", prefix="ding_lite_test_"),
-        tempfile.NamedTemporaryFile(dir="/dev/shm", prefix="ding_lite_test_", delete=False) as left,
-        tempfile.NamedTemporaryFile(dir="/dev/shm", prefix="ding_lite_test_", delete=False) as mapped,
-    ):
-        left.close()
-        mapped.truncate(4096)
-        memory = mmap.mmap(mapped.fileno(), 4096)
-        mapped.close()
-        try:
-            assert memory_left_since(before, 0) == [Path(left.name).name]
-        finally:
-            os.unlink(left.name)
-            os.unlink(mapped.name)
-            memory.close()
 
 
 @pytest.mark.parametrize("fault", ITEMS)

@@ -131,7 +131,7 @@ def test_the_run_of_a_trial_that_another_process_took_over_is_stopped(capsys: py
     at_look(3, lambda: other.retry(Trial(other, other.trials[0]._trial_id)))
     assert sorted(run("0.1,0.2")) == [(0.1, "COMPLETE", pytest.approx(1.0)), (0.2, "COMPLETE", pytest.approx(2.0))]
     assert "trial 0 was taken over by another process" in capsys.readouterr().err
-    assert json.loads(Path("mine/trial_0000_seed0/result.json").read_text()) == {"stop_reason": "interrupted"}
+    assert FakeRun.started[-1][:2] == ["resume", "mine/trial_0000_seed0"]  # which has a checkpoint, as it was stopped
 
 
 def test_a_storage_that_fails_stops_the_runs_and_is_one_line() -> None:

@@ -19,15 +19,6 @@ def make_samples(size: int) -> dict[str, Any]:
     return {"obs": number, "logit": logit}
 
 
-def test_samples_are_not_written_into() -> None:
-    samples = make_samples(6) | {"weight": torch.ones(6)}
-    for part in minibatches(samples, 3, [6]):
-        part["obs"].zero_()
-        part["weight"].zero_()
-    assert samples["obs"].tolist() == list(range(6))
-    assert samples["weight"].tolist() == [1] * 6
-
-
 def test_other_ranks_sizes_say_the_number_of_parts_and_the_weights() -> None:
     # 6 here and 10 there: mean 8, so 2 parts of 4, and 3 of ours beside 5 of theirs: 3 * 2 / 8 = 0.75
     parts = minibatches(make_samples(6), 4, [6, 10])

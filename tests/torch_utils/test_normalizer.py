@@ -179,17 +179,6 @@ def test_the_returns_of_each_actor_run_on_until_its_next_block() -> None:
     assert whole.local_state_dict() == several.local_state_dict()
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_observations_that_are_not_finite_do_not_spoil_the_statistics(bad: float) -> None:
-    normalizer, part = Normalizer(VECTOR, None), block(0, 4)
-    normalizer.update(part)
-    before = {key: value.clone() for key, value in normalizer.state_dict().items()}
-    wrong = block(1, 4)
-    wrong["obs"][2, 1, 0] = bad
-    normalizer.update(wrong)
-    assert all(torch.equal(value, before[key]) for key, value in normalizer.state_dict().items())
-
-
 def test_a_data_set_is_read_once() -> None:
     normalizer, parts = Normalizer(VECTOR, None), [block(seed, 9)["obs"].reshape(-1, 3) for seed in range(3)]
     normalizer.fit(iter(parts))

@@ -64,13 +64,6 @@ def create(*overrides: str) -> TwoNetworks:
     return TwoNetworks(make_cfg(*overrides), ActorCritic())
 
 
-def everything(policy: TwoNetworks) -> list[Tensor]:
-    parameters = list(policy.model.parameters())
-    for one in (policy._critic, policy._actor):
-        parameters += one.optimizers[""].state[one.flat.parameter].values()
-    return [parameter.detach().clone() for parameter in parameters]
-
-
 def test_a_step_returns_the_figures_the_loss_and_the_norm_of_its_gradient() -> None:
     network, batch = nn.Linear(2, 1, bias=False), {"x": torch.tensor([[3.0, 4.0]])}
 
@@ -302,12 +295,6 @@ def test_every_optimizer_is_that_of_the_config_unless_the_policy_names_one() -> 
     kinds = [type(one.optimizers[""]).__name__ for one in (policy._critic, policy._actor, step)]
     assert kinds == ["RMSprop", "RMSprop", "AdamW"]
     assert policy._actor.optimizers[""].param_groups[0]["momentum"] == 0.5
-
-
-@pytest.mark.parametrize("name", ["critic", "model"])
-def test_a_name_belongs_to_one_optimizer(name: str) -> None:
-    with pytest.raises(ValueError, match=f"'{name}' after .'critic', 'actor'."):
-        create()._add_optimizer(name, nn.Linear(1, 1))
 
 
 def test_one_process_has_nothing_for_torch_to_wrap_and_says_nothing(capfd: Any) -> None:

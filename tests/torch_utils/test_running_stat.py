@@ -54,14 +54,3 @@ def test_values_that_are_not_finite_are_not_remembered(bad: float) -> None:
     stat.update(tensor([1.0, 3.0]))
     stat.update(tensor([bad, 2.0, 2.0]))
     assert (stat.mean.item(), stat.var.item(), stat.count.item()) == (2.0, 1.0, 2.0)
-
-
-def test_each_feature_has_its_own_moments() -> None:
-    stat = RunningMeanStd((2,))
-    stat.update(tensor([[[0.0, 5.0]], [[2.0, 5.0]]]))  # any leading dimensions
-    stat.update(tensor([[4.0, 8.0]]))
-    assert stat.mean.tolist() == [2, 6]
-    assert stat.var.tolist() == pytest.approx([8 / 3, 2])  # (4 + 0 + 4) / 3, (1 + 1 + 4) / 3
-    assert stat.count.item() == 3
-    assert stat.normalize(stat.mean.float()).tolist() == [0, 0]
-    assert stat.denormalize(tensor([[1.0, 0.0]])).tolist() == [pytest.approx([2 + (8 / 3) ** 0.5, 6])]

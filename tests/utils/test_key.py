@@ -42,13 +42,6 @@ def test_a_plain_value_changes_the_default_and_keeps_the_rest() -> None:
     assert declared_keys(Base)["other"].type is SECTION
 
 
-def test_a_plain_value_of_another_type_has_its_own_type() -> None:
-    class Changed(Base):
-        config: ClassVar[dict[str, Any]] = dict(rate="linear")
-
-    declared_keys(Changed)["rate"].check("rate", "cosine")
-
-
 def test_a_key_whose_default_is_none_and_that_has_no_type_takes_any_value() -> None:
     for value in (None, 3, "linear", [1.5], {"a": 1}):
         Key(None, "anything").check("free", value)

@@ -7,8 +7,6 @@ import os
 import pty
 import re
 import struct
-import subprocess
-import sys
 import termios
 import textwrap
 from pathlib import Path
@@ -21,8 +19,6 @@ import torch
 from ding_lite.utils.logger import ExperimentLogger, Progress
 from tests.distributed.launcher import run_forked
 from tests.survival.common import points
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def read_metrics(exp_dir: Path) -> list[dict[str, Any]]:
@@ -68,25 +64,6 @@ def test_scalars_are_one_json_object_a_call_and_tensorboard_points(tmp_path: Pat
         *((96, "learner/loss", 0.5), (96, "learner/lr", 0.25)),
         *((192, "evaluator/return", -21.0), (192, "episodes", 2.0)),
     ]
-
-
-def test_a_run_that_goes_on_drops_what_came_after_its_checkpoint(tmp_path: Path) -> None:
-    with ExperimentLogger(str(tmp_path)) as logger:
-        logger.scalars({"loss": 3.0}, envstep=8, train_iter=1, seconds=1)
-        logger.scalars({"loss": 2.0}, envstep=16, train_iter=2, seconds=2)
-        position = logger.position()
-        logger.scalars({"loss": 1.0}, envstep=24, train_iter=3, seconds=3)
-    with ExperimentLogger(str(tmp_path)) as logger:
-        logger.resume(position, step=16)
-        assert logger.position() == position
-        logger.scalars({"loss": 0.5}, envstep=24, train_iter=3, seconds=3)
-    assert [(record["envstep"], record["loss"]) for record in read_metrics(tmp_path)] == [
-        (8, 3.0),
-        (16, 2.0),
-        (24, 0.5),
-    ]
-    # TensorBoard drops what it has from step 16 on, the checkpoint's own point too, which is therefore written again
-    assert points(tmp_path)[0][-2:] == [(16, "loss", 2.0), (24, "loss", 0.5)]
 
 
 def test_metrics_that_somebody_has_altered_do_not_keep_a_run_from_going_on(tmp_path: Path) -> None:
@@ -157,25 +134,6 @@ def test_a_full_disk_is_reported_once_and_the_run_goes_on(tmp_path: Path) -> Non
     shown = [step for step, *_ in points(tmp_path)[0]]  # a record is about 50 bytes
     assert shown == list(range(len(shown)))
     assert len(shown) > 200
-
-
-def test_a_closed_terminal_does_not_end_the_run(tmp_path: Path) -> None:
-    code = f"""
-        import os
-        from ding_lite.utils.logger import ExperimentLogger
-        with ExperimentLogger({str(tmp_path)!r}) as logger:
-            for _ in range(3):
-                logger.info("line")
-        os._exit(0)
-    """
-    read_end, write_end = os.pipe()
-    os.close(read_end)
-    run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, stderr=write_end, stdout=subprocess.PIPE, timeout=60
-    )
-    os.close(write_end)
-    assert run.returncode == 0
-    assert (tmp_path / "log" / "log.txt").read_text().count("INFO line\n") == 3
 
 
 def run_in_terminal(code: str, columns: int) -> str:
@@ -251,31 +209,6 @@ def test_without_a_terminal_there_is_a_plain_line_now_and_then(monkeypatch: pyte
         "step 30.0k/3.00M | 500/s | left 1:39:00 | return -19.2 eval -21.0 | iteration 60",
         "step 45.0k/3.00M | 500/s | left 1:38:30 | return -19.2 eval -21.0 | iteration 90",
     ]
-
-
-def test_the_time_left_does_not_jump_after_an_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 0.0
-    monkeypatch.setattr("ding_lite.utils.logger.time.monotonic", lambda: now)
-    lines: list[str] = []
-    with Progress(100_000, True, log=lines.append, start=40_000) as bar:
-        for second, step in ((30, 55_000), (89, 55_500), (120, 70_000)):
-            now = float(second)
-            bar.update(step, 1)
-    # the rate is that of the line, the time left that since the start: 44,500 * 89 / 15,500 = 255.5 s
-    assert [line.split(" | ")[1:3] for line in lines] == [
-        ["500/s", "left 01:30"],
-        ["8.47/s", "left 04:15"],
-        ["468/s", "left 02:00"],
-    ]
-
-
-def test_other_ranks_show_nothing(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ding_lite.utils.logger.LINE_PERIOD", 0.0)
-    lines: list[str] = []
-    with Progress(100, False, log=lines.append) as bar:
-        bar.update(50, 1, {"return": 1.0})
-    assert lines == []
-    assert capfd.readouterr() == ("", "")
 
 
 def test_log_lines_stand_above_the_bar_and_no_thread_is_started(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ding_lite.utils.registry import ConfigError, Registry, UserError, closest, place_of
+from ding_lite.utils.registry import ConfigError, Registry, UserError, place_of
 
 
 @pytest.fixture
@@ -39,10 +39,6 @@ def test_a_name_belongs_to_one_class_which_may_be_defined_again(animals: Registr
     with pytest.raises(ConfigError) as error:
         animals.register("cat")(type("Lion", (), {"__module__": "zoo"}))
     assert str(error.value) == "animal 'cat' is the name of zoo.Cat: choose another one for zoo.Lion."
-
-
-def test_a_name_that_is_like_none_has_no_closest_one() -> None:
-    assert closest("zebra", ["cat"]) == ""
 
 
 def test_a_message_is_one_line_of_limited_length() -> None:

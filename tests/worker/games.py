@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from easydict import EasyDict
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import VectorEnv
 
 from ding_lite.envs.keys import ENV_DEFAULTS
@@ -60,20 +60,6 @@ class CountingGame(Toy):
         self.log.append((self.seed, self.count - 1, int(action)))
         over = self.count >= self.length
         return REWARD, over and self.end == "terminated", over and self.end == "truncated", self._info()
-
-
-class HybridGame(CountingGame):
-    """The game with a dict of actions, which it keeps in `actions`."""
-
-    action_space = Dict({"action_type": Discrete(3), "action_args": Box(-1, 1, (2,), np.float32)})
-
-    def __init__(self, length: int, end: str = "terminated") -> None:
-        super().__init__(length, end)
-        self.actions: list[dict[str, Any]] = []
-
-    def play(self, action: Any) -> Any:
-        self.actions.append(copy.deepcopy(action))
-        return super().play(action["action_type"])
 
 
 def game_env(*games: CountingGame, training: bool = True, **options: Any) -> VectorEnv:

@@ -15,10 +15,9 @@ from gymnasium.spaces import Box, Dict, MultiBinary
 from ding_lite.envs import ENV_DEFAULTS, create_vector_env
 from ding_lite.policy import DQNPolicy
 from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint, save_checkpoint
-from ding_lite.utils.ranks.heartbeat import progress
 from ding_lite.worker import SampleCollector
 from tests.worker.failing import DyingGame
-from tests.worker.games import Acting, CountingGame, HybridGame, game_env
+from tests.worker.games import Acting, CountingGame, game_env
 
 
 class Seen(Acting):
@@ -182,44 +181,6 @@ def test_an_interruption_is_agreed_on_after_a_whole_collect() -> None:
     assert (len(block["reward"]), figures["env_step"]) == (4, 4)
 
 
-def test_every_row_is_progress() -> None:
-    collector, _ = collector_of(CountingGame(4), CountingGame(5), n_sample=12)
-    before = progress.count
-    collector.collect()
-    assert (progress.count - before, progress.stage) == (6, "collect")
-
-
-def test_dicts_of_actions_reach_the_environments_and_rows_keep_the_structure() -> None:
-    games = [HybridGame(3), HybridGame(4)]
-    collector, seen = collector_of(*games, n_sample=10)
-    rng = np.random.default_rng(0)
-
-    def forward(obs: np.ndarray, **kwargs: Any) -> dict[str, Any]:
-        action = {
-            "action_type": torch.from_numpy(rng.integers(3, size=2)),
-            "action_args": torch.from_numpy(rng.uniform(-1, 1, (2, 2)).astype(np.float32)),
-        }
-        mean = torch.from_numpy(rng.normal(size=(2, 2)))
-        args = {"mu": mean, "sigma": mean * mean}
-        return {"action": action, "logit": {"action_type": torch.ones(2, 3), "action_args": args}}
-
-    plain = seen.to_row
-    seen.act = forward
-    seen.to_row = lambda obs, output, timestep: plain(obs, output, timestep) | {"logit": output["logit"]}  # type: ignore[method-assign]
-    for random in (False, True):
-        block, _ = collector.collect(random=random)
-        action, args = block["action"], block["logit"]["action_args"]
-        shapes = [tuple(action["action_type"].shape), tuple(action["action_args"].shape), tuple(args["mu"].shape)]
-        assert shapes == [(5, 2), (5, 2, 2), (5, 2, 2)]
-        assert torch.equal(args["sigma"], args["mu"].square())
-        for n, game in enumerate(games):
-            assert [int(played["action_type"]) for played in game.actions] == action["action_type"][:, n].tolist()
-            np.testing.assert_array_equal(
-                [played["action_args"] for played in game.actions], action["action_args"][:, n]
-            )
-            game.actions.clear()
-
-
 # -- environments that fail -------------------------------------------------------------------------------------------
 
 
@@ -286,21 +247,6 @@ def test_a_restored_collector_plays_what_the_saved_one_would_have(manager: str, 
     assert len(mine["final_index"]) > 0
     for one in (collector, other):
         one._env.close()
-
-
-def test_the_draws_of_dicts_of_actions_go_on(tmp_path: Path) -> None:
-    def create(seed: int) -> SampleCollector:
-        collector, seen = collector_of(HybridGame(4), HybridGame(7), n_sample=10, seeds=[seed, seed + 1])
-        seen.act = lambda obs, **kwargs: {}
-        return collector
-
-    collector, other = create(3), create(90)
-    collector.collect(random=True)
-    other.load_local_state_dict(handed_over(collector.local_state_dict(), tmp_path / "state"))
-    (mine, _), (its, _) = (one.collect(random=True) for one in (collector, other))
-    for key in ("action_type", "action_args"):
-        assert torch.equal(mine["action"][key], its["action"][key])
-    assert torch.equal(mine["obs"], its["obs"])
 
 
 def test_the_state_is_as_it_was_when_it_was_asked_for() -> None:

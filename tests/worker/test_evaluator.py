@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 import torch
 from easydict import EasyDict
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import VectorEnv
 
 from ding_lite.envs import ENV_DEFAULTS, create_vector_env, derive_seeds
 from ding_lite.policy import Policy
-from ding_lite.utils.ranks.heartbeat import progress
-from ding_lite.utils.registry import ENV_REGISTRY
 from ding_lite.worker import Evaluator
 from ding_lite.worker import evaluator as evaluator_module
 from tests.worker.failing import DyingGame
@@ -77,13 +75,6 @@ def test_seeds_are_new_at_every_evaluation_and_the_same_in_every_run() -> None:
     assert len(set(first)) == 4
     assert first == seeds_of_two_evaluations()
     assert first[:2] == derive_seeds(0, "evaluate", 0, n=2)
-
-
-def test_every_step_is_progress() -> None:
-    evaluator = evaluator_of(CountingGame(3), CountingGame(5), n_episode=2)
-    before = progress.count
-    evaluator.eval(0)
-    assert (progress.count - before, progress.stage) == (5, "evaluate")
 
 
 def test_it_is_due_at_once_and_then_by_frequency() -> None:
@@ -187,31 +178,6 @@ def test_a_limit_of_the_environments_own_is_kept_without_a_word(
     with closing(create_vector_env(cfg, 1, 0, False, builders=[lambda _: gymnasium.make(spec)])) as env:
         assert evaluator_in(env, 1).eval(0)[1]["returns"] == [100 * REWARD]
     assert caplog.messages == []
-
-
-class Unmasked(SyncVectorEnv):
-    """An engine that can restart no environment alone."""
-
-    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
-        assert options is None
-        return super().reset(seed=seed)
-
-
-class Clock(CountingGame):
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        return super().reset(seed=0, options={"episode": 0})
-
-    @classmethod
-    def make_native(cls, cfg_env: EasyDict, num_envs: int, num_threads: int) -> VectorEnv:
-        return Unmasked([lambda: cls(10**9), lambda: cls(7)], autoreset_mode=AutoresetMode.SAME_STEP)
-
-
-def test_an_engine_that_cannot_restart_one_environment_plays_on_after_a_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluator_module, "LONGEST_EPISODE", 60)
-    monkeypatch.setitem(ENV_REGISTRY, "clock", Clock)
-    cfg = EasyDict(ENV_DEFAULTS | {"type": "clock", "manager": ENV_DEFAULTS["manager"] | {"type": "native"}})
-    with closing(create_vector_env(cfg, 2, 0, False)) as env:
-        assert sorted(evaluator_in(env, 4).eval(0)[1]["returns"]) == [7 * REWARD] * 2 + [60 * REWARD] * 2
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

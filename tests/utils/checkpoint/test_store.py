@@ -1,16 +1,9 @@
 """A store always has a checkpoint to continue from, and never takes a damaged one for a good one. One process."""
 
 import os
-import random
 import re
 import shutil
-import signal
-import subprocess
-import sys
-import textwrap
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +12,6 @@ import torch
 
 from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint, save_checkpoint
 from ding_lite.utils.checkpoint.store import CheckpointStore, Loaded, load_file
-
-ROOT = Path(__file__).resolve().parents[3]
-MARKER = "was_here"
 
 
 def save(store: CheckpointStore, number: int, train_iter: int | None = None) -> str | None:
@@ -155,65 +145,6 @@ def test_a_damaged_checkpoint_is_skipped_for_the_one_before(tmp_path: Path, dama
     assert re.search(rf"iteration_20{suffix}\.pth\.tar': .*({REASONS}|was saved as 'iteration_10')", reason)
 
 
-def test_a_part_of_another_save_of_the_same_name_is_refused(tmp_path: Path) -> None:
-    filled(tmp_path / "a", 10, 20)
-    other = filled(tmp_path / "b")
-    save(other, 21, 20)
-    shutil.copy(tmp_path / "b" / "iteration_20.rank_0.pth.tar", tmp_path / "a")
-    assert "not the file that was saved" in newest(tmp_path / "a", 10).skipped[0]
-    with pytest.raises(CheckpointError, match=r"rank_0\.pth\.tar': it is not the file that was saved"):
-        load_file(str(tmp_path / "a" / "iteration_20.pth.tar"))
-
-
-def test_all_reasons_are_said_where_nothing_can_be_read(tmp_path: Path) -> None:
-    store = filled(tmp_path, 10, 20)
-    cut(tmp_path / "iteration_10.pth.tar")
-    flip(tmp_path / "iteration_20.rank_0.pth.tar")
-    with pytest.raises(CheckpointError, match=r"can be loaded: .*iteration_20\.rank_0.*iteration_10\.pth") as error:
-        store.load_newest()
-    assert "\n" not in str(error.value)
-    assert store.has_checkpoints()  # so that nobody takes it for a new run
-
-
-def test_a_run_that_continued_from_an_older_one_drops_the_newer(tmp_path: Path) -> None:
-    filled(tmp_path, 10, 20, 30)
-    flip(tmp_path / "iteration_20.rank_0.pth.tar")
-    cut(tmp_path / "iteration_30.pth.tar")
-    store = CheckpointStore(str(tmp_path), keep=2)
-    assert store.load_newest().name == "iteration_10"
-    assert save(store, 21, 20) is None
-    names = [f"{name}{part}" for name in ("iteration_10", "iteration_20_2") for part in ("", ".rank_0")]
-    assert files(tmp_path) == ["ckpt_last", *names]
-    assert newest(tmp_path, 21).skipped == []
-
-
-@contextmanager
-def unprivileged() -> Iterator[None]:
-    """Lose the right to read everything, which tests that are run by root would have."""
-    user = os.geteuid()
-    try:
-        os.seteuid(65534 if user == 0 else user)
-        yield
-    finally:
-        os.seteuid(user)
-
-
-@pytest.mark.parametrize("where", ["file", "directory"])
-def test_what_may_not_be_read(tmp_path: Path, where: str) -> None:
-    filled(tmp_path / "ckpt", 10, 20)
-    for folder in (tmp_path, *tmp_path.parents[:3]):  # pytest makes one more folder for each of several workers
-        folder.chmod(folder.stat().st_mode | 0o755)
-    part = tmp_path / "ckpt" / "iteration_20.rank_0.pth.tar"
-    (part if where == "file" else tmp_path / "ckpt").chmod(0)
-    with unprivileged():
-        if where == "file":
-            assert "iteration_20.rank_0.pth.tar': Permission denied" in newest(tmp_path / "ckpt", 10).skipped[0]
-        else:
-            with pytest.raises(CheckpointError, match=r"Cannot list '.*ckpt': Permission denied\.$"):
-                CheckpointStore(str(tmp_path / "ckpt"), 3)
-    (tmp_path / "ckpt").chmod(0o755)
-
-
 def test_what_was_not_continued_from_stays_until_the_next_checkpoint_is_committed(tmp_path: Path) -> None:
     filled(tmp_path, 10, 20)
     cut(tmp_path / "iteration_20.rank_0.pth.tar")
@@ -226,18 +157,6 @@ def test_what_was_not_continued_from_stays_until_the_next_checkpoint_is_committe
     assert files(tmp_path) == before
     assert save(store, 30) is None
     assert files(tmp_path) == ["ckpt_last", *(f"iteration_{n}{part}" for n in (10, 30) for part in ("", ".rank_0"))]
-
-
-def test_a_damaged_checkpoint_that_cannot_be_removed_takes_no_place(tmp_path: Path) -> None:
-    filled(tmp_path, 10, 20)
-    replace_by_directory(tmp_path / "iteration_20.pth.tar")
-    for number in (11, 12):
-        store = CheckpointStore(str(tmp_path), keep=2)
-        loaded = store.load_newest()
-        assert loaded.state["number"] == number - 1
-        assert "Is a directory" in loaded.skipped[0]
-        assert save(store, number) is None
-    assert [name for name in files(tmp_path) if "rank" in name] == ["iteration_11.rank_0", "iteration_12.rank_0"]
 
 
 def test_old_checkpoints_that_a_kill_left_are_removed_once_a_newer_one_is_loaded(tmp_path: Path) -> None:
@@ -344,93 +263,4 @@ def test_a_record_of_the_wrong_types_is_refused(tmp_path: Path, record: Any) -> 
     assert "\n" not in str(error.value)
 
 
-class Evil:
-    """Unpickling this makes a directory."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (MARKER,)
-
-
-def test_whoever_forges_a_part_and_its_checksum_still_runs_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    torch.save({"format": "ding_lite", "version": 1, "state": {"evil": Evil()}}, "iteration_1.rank_0.pth.tar")
-    monkeypatch.setattr("ding_lite.utils.checkpoint.file._checksum", lambda *_: "forged")
-    save_checkpoint("iteration_1.pth.tar", {"number": 1}, {"name": "iteration_1", "parts": ["forged"]})
-    with pytest.raises(CheckpointError, match=r"rank_0.*could run code"):
-        load_file("iteration_1.pth.tar")
-    assert not Path(MARKER).exists()
-
-
 # A kill.
-
-FORKING = """
-    import itertools, os, sys, torch
-    from ding_lite.utils.checkpoint.store import CheckpointStore
-
-    def save_for_ever():
-        store = CheckpointStore(sys.argv[1], keep=2)
-        start = store.load_newest().state["number"] + 1 if store.has_checkpoints() else 1
-        for k in itertools.count(start):
-            state = {"number": k, "weight": [torch.full((100_000,), k) for _ in range(3)]}
-            local = {"obs": [torch.full((100_000,), k) for _ in range(3)]}
-            assert store.save(k, state, local) is None
-            os.write(1, b"%d " % k)
-
-    for _ in sys.stdin:  # a process each, without importing torch each time
-        pid = os.fork()
-        if pid == 0:
-            os.write(1, b"%d\\n" % os.getpid())  # the child itself: its parent might write after the first number
-            try:
-                save_for_ever()
-            finally:
-                os._exit(1)
-        status = os.waitpid(pid, 0)[1]
-        os.write(1, b"%d\\n" % status)
-"""
-
-
-def save_until_killed(server: subprocess.Popen[str], seconds: float) -> list[int]:
-    """Let a process save checkpoints of 2.4 MB a part, kill it, and return the numbers of those that it reported."""
-    assert server.stdin is not None
-    assert server.stdout is not None
-    print(file=server.stdin, flush=True)
-    pid = int(server.stdout.readline())
-    time.sleep(seconds)
-    os.kill(pid, signal.SIGKILL)
-    *reported, status = map(int, server.stdout.readline().split())
-    assert status == signal.SIGKILL
-    return reported
-
-
-def check_after_kill(directory: Path, reported: int) -> int:
-    """See that the newest checkpoint is the last reported one, or the one after it, and that nothing else is there."""
-    store = CheckpointStore(str(directory), keep=2)
-    if not store.has_checkpoints():
-        assert (reported, files(directory)) == (0, [])
-        return 0
-    loaded = store.load_newest()
-    number = loaded.state["number"]
-    assert number - reported in (0, 1)  # killed between the commit and the report: 1
-    assert loaded.local_state is not None
-    assert all((tensor == number).all() for tensor in (*loaded.state["weight"], *loaded.local_state["obs"]))
-    assert loaded.skipped == []
-    names = [f"iteration_{n}{part}" for n in range(max(1, number - 1), number + 1) for part in ("", ".rank_0")]
-    assert files(directory) == sorted(["ckpt_last", *names])
-    assert (directory / "ckpt_last.pth.tar").samefile(directory / f"{loaded.name}.pth.tar")
-    return number
-
-
-def test_kill_9_while_saving_loses_no_checkpoint_that_was_reported(tmp_path: Path) -> None:
-    rng, last = random.Random(0), 1
-    command = [sys.executable, "-c", textwrap.dedent(FORKING), str(tmp_path / "ckpt")]
-    tensors = [torch.ones(100_000) for _ in range(3)]
-    store = CheckpointStore(str(tmp_path / "ckpt"), keep=2)
-    assert store.save(1, {"number": 1, "weight": tensors}, {"obs": tensors}) is None
-    pipe, env = subprocess.PIPE, {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(command, cwd=ROOT, env=env, stdin=pipe, stdout=pipe, text=True) as server:
-        for _ in range(10):
-            reported = save_until_killed(server, rng.uniform(0.0, 0.5))
-            last = check_after_kill(tmp_path / "ckpt", max([last, *reported]))
-    assert last > 1

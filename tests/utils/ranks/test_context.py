@@ -22,7 +22,7 @@ from ding_lite.utils.ranks.collectives import (
     to_ddp_config,
 )
 from ding_lite.utils.ranks.context import DDPContext
-from ding_lite.utils.ranks.flat_parameters import ALIGN_BYTES, FlatParameters
+from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.ranks.launch_environment import Launch, read_launch
 from tests.distributed.launcher import LAUNCH_VARIABLES
 
@@ -196,25 +196,6 @@ def make_network() -> nn.Sequential:
     return network
 
 
-def test_flat_parameters_are_views_with_the_same_values_and_strides() -> None:
-    network, original = make_network(), make_network()
-    flat = FlatParameters(network)
-    start, end = flat.parameter.data_ptr(), flat.parameter.data_ptr() + flat.parameter.nbytes
-    for mine, other in zip(network.parameters(), original.parameters(), strict=True):
-        assert torch.equal(mine, other)
-        assert mine.grad is not None
-        assert mine.stride() == other.stride() == mine.grad.stride()
-        assert start <= mine.data_ptr() < end
-        assert (mine.data_ptr() - start) % ALIGN_BYTES == 0
-    flat.parameter.data.fill_(2)
-    assert flat.parameter.grad is not None
-    flat.parameter.grad.fill_(3)
-    for param in network.parameters():
-        assert param.eq(2).all()
-        assert param.grad is not None
-        assert param.grad.eq(3).all()
-
-
 @pytest.mark.parametrize("culprit", ["module.zero_grad", "optimizer.zero_grad", "data"])
 def test_a_replaced_gradient_or_parameter_is_noticed(culprit: str) -> None:
     network = make_network()
@@ -251,14 +232,3 @@ def test_mixed_types_and_nothing_trainable_are_refused() -> None:
         FlatParameters(mixed)
     with pytest.raises(ValueError, match="got none"):
         FlatParameters(nn.ReLU())
-
-
-def test_the_flag_belongs_to_no_parameter_and_enters_the_norm() -> None:
-    network = nn.Linear(4, 4, bias=False)  # 16 numbers: it fills its 64 bytes
-    flat = FlatParameters(network)
-    flat.flag.fill_(3.0)
-    assert network.weight.grad is not None
-    assert network.weight.grad.count_nonzero() == 0
-    assert flat.gradient.norm().item() == 3
-    flat.zero_grad()
-    assert flat.flag.item() == 0

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
@@ -96,38 +95,6 @@ def test_previous_handlers_come_back_also_after_an_exception() -> None:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-
-
-def test_outside_the_main_thread_nothing_changes() -> None:
-    before = signal.getsignal(signal.SIGINT)
-    seen: list[object] = []
-
-    def body() -> None:
-        with InterruptGuard() as guard:
-            seen.extend([guard.requested, signal.getsignal(signal.SIGINT)])
-
-    thread = threading.Thread(target=body)
-    thread.start()
-    thread.join()
-    assert seen == [False, before]
-    assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_a_worker_forked_meanwhile_still_dies_of_sigterm() -> None:
-    code = """
-        import multiprocessing, time
-        from ding_lite.utils.ranks.heartbeat import InterruptGuard, ends_at_interrupt
-        with InterruptGuard() as guard:
-            worker = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
-            worker.start()
-            time.sleep(0.2)
-            worker.terminate()
-            worker.join(10)
-            print(worker.exitcode, guard.requested)
-    """
-    command = [sys.executable, "-c", textwrap.dedent(code)]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert (run.stdout, run.stderr) == (f"-{signal.SIGTERM.value} False\n", "")
 
 
 @pytest.mark.parametrize("block", [DDPContext, ends_at_interrupt])

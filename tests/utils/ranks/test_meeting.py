@@ -82,20 +82,6 @@ def test_ranks_with_different_versions_do_not_start() -> None:
     )
 
 
-MEETS = """
-import time
-from ding_lite.utils import DDPContext, allreduce_data
-with DDPContext(timeout=2):
-    end = time.monotonic() + 5
-    while allreduce_data(int(time.monotonic() < end)):
-        pass
-"""
-
-
-def test_meetings_are_progress_for_longer_than_the_time_out() -> None:
-    assert [(one.returncode, one.stderr) for one in by_hand(MEETS)] == [(0, "")] * 2
-
-
 LAUNCH = "import sys; from ding_lite.entry.launcher import run_ranks; sys.exit(run_ranks(sys.argv[1:], 2, 0))"
 JOIN = """
 import os

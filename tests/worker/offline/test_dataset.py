@@ -233,7 +233,6 @@ def test_a_file_that_does_not_say_where_trajectories_end(tmp_path: Path) -> None
         ("reward", np.ones((7, 2)), "key 'reward': expected shape [7], got [7, 2]"),
         ("reward", np.where(np.arange(7) == 4, np.nan, 1), "key 'reward': expected finite numbers, got nan"),
         ("action", np.where(np.arange(7) == 4, np.inf, 1), "first in row 4"),
-        ("obs", np.full((7, 1), np.nan), "key 'obs': expected finite numbers"),
         ("action", np.array(list("abcdefg"), "S1"), "key 'action': expected numbers, got type |S1"),
         ("next_obs", np.ones((7, 3)), "key 'next_obs': expected what 'obs' has, [1], got [3]"),
         ("obs", np.float64(3), "key 'obs': expected one entry for each step, got a single number"),
@@ -283,12 +282,6 @@ def test_paths_and_types(tmp_path: Path) -> None:
     assert "policy.collect.data_path is empty" in message_of("")
 
 
-def test_a_minari_data_set_that_is_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("minari")
-    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
-    assert "Minari data set 'test/none-v0' is not on machine" in message_of("test/none-v0")
-
-
 @pytest.mark.parametrize(("module", "path"), [("h5py", "data.hdf5"), ("minari", "test/none-v0")])
 def test_a_missing_package_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, path: str
@@ -304,7 +297,6 @@ def test_a_missing_package_names_the_extra(
     ("key", "column", "space", "said"),
     [
         ("obs", np.zeros((3, 4)), Box(-1, 1, (5,)), "key 'obs': expected [5] in each row"),
-        ("obs", np.zeros((3, 4)), Dict(a=Box(-1, 1, (4,))), "key 'obs': expected several"),
         ("obs", {"a": np.zeros((3, 4))}, Box(-1, 1, (4,)), "key 'obs': expected a single one"),
         ("obs", {"b": np.zeros((3, 4))}, Dict(a=Box(-1, 1, (4,))), "key 'obs/a': expected a column"),
         (
@@ -315,10 +307,8 @@ def test_a_missing_package_names_the_extra(
         ),
         ("action", np.array([0, 1, 2]), Discrete(2), "key 'action': expected actions of Discrete(2), got 0 to 2"),
         ("action", np.array([0.0, 1, 0]), Discrete(2), "expected whole numbers for Discrete(2), got torch.float32"),
-        ("action", np.array([[0, 3]] * 3), MultiDiscrete([2, 3]), "got 0 to 3"),
         ("action", np.full((3, 1), 2.0), Box(-1, 1, (1,)), "got 2.0 to 2.0"),
         ("action", np.ones((3, 1)), Box(-2, 2, (1,)), "policy.collect.action_units to 'env' or 'policy'"),
-        ("action", np.array([1, 2, 1]), Discrete(2, start=1), "policy.collect.action_units to 'env' or 'policy'"),
     ],
 )
 def test_columns_are_compared_with_the_environments_spaces(key: str, column: Any, space: Any, said: str) -> None:
@@ -333,7 +323,6 @@ def test_columns_are_compared_with_the_environments_spaces(key: str, column: Any
     ("space", "env", "policy"),
     [
         (Discrete(3, start=1), [1, 3], [0, 2]),
-        (MultiDiscrete([3], start=[1]), [[1], [3]], [[0], [2]]),
         (MultiDiscrete(np.array([[2, 3]]), start=np.array([[0, 5]])), [[[0, 5]], [[1, 7]]], [[0, 0], [1, 2]]),
         (MultiBinary((1, 2)), np.array([[[0, 1]], [[1, 1]]], bool), [[0, 1], [1, 1]]),
         (Box(0, 10, (1,), np.int64), [[0], [5]], [[-1.0], [0]]),

@@ -16,12 +16,8 @@ from ding_lite.utils.schedule import Scheduled
 from ding_lite.worker import (
     PrioritizedReplayBuffer,
     ReplayBuffer,
-    Ring,
     SequenceReplayBuffer,
-    SequenceView,
-    TransitionView,
     UniformReplayBuffer,
-    UniformSampler,
 )
 from tests.worker.replay.history import GAMMA, History, check_sequences, check_transitions
 
@@ -45,21 +41,6 @@ def test_transitions_equal_a_naive_record_through_starts_ends_and_wrap_around(
         oldest = max(0, total - num_rows) + (stack - 1 if total >= num_rows else 0)
         assert {time for time, _ in seen} <= set(range(oldest, total - nstep))
         assert buffer.count() == (total - nstep - oldest) * num_envs
-
-
-@pytest.mark.parametrize("keeps_last", [False, True])
-@pytest.mark.parametrize("kind", ["transition", "sequence"])
-def test_any_view_goes_with_any_ring(kind: str, keeps_last: bool) -> None:
-    history, ring = History(3, 1), Ring(20, 3, keeps_last=keeps_last)
-    view = TransitionView(3, GAMMA) if kind == "transition" else SequenceView(3, gamma=GAMMA)
-    buffer = ReplayBuffer(ring, UniformSampler(), view)
-    for n_step in PUSHES:
-        buffer.push(history.play(n_step))
-        seen = check_transitions(buffer, history, 3) if kind == "transition" else check_sequences(buffer, history)
-        total = len(history.steps)
-        oldest = max(0, total - 20) + (total >= 20 and keeps_last)
-        assert {time for time, _ in seen} == set(range(oldest, total - 3 + keeps_last))
-        assert buffer.count() == (total - 3 + keeps_last - oldest) * 3
 
 
 def test_every_step_that_can_be_sampled_is_sampled_evenly() -> None:

@@ -174,22 +174,6 @@ def test_environments_that_are_dealt_to_other_buffers_keep_their_samples(
             assert_equal(samples(again, range(6)), samples(whole, range(6)))
 
 
-def test_priorities_their_greatest_and_the_rise_of_beta_come_back() -> None:
-    options: dict[str, Any] = {"alpha": 0.7, "beta": 0.2, "anneal_step": 10}
-    history, original = History(NUM_ENVS, 1), make_buffer(PrioritizedReplayBuffer, **options)
-    original.push(history.play(9))
-    for priority in (5.0, 0.3, 2.0):
-        index = original.sample(8)["index"]
-        original.update(index, torch.full((8,), priority))
-    loaded = make_buffer(PrioritizedReplayBuffer, seed=2, **options)
-    loaded.load_state_dict(original.state_dict())
-    assert_equal(loaded.state_dict()["sampler"], original.state_dict()["sampler"])
-    block = history.play(2)
-    for buffer in (original, loaded):
-        buffer.push(block)  # enters with the greatest priority seen
-    assert_equal(loaded.sample(64), original.sample(64))  # weights, by beta, too
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_step", [3, 19])
 def test_a_state_shares_the_rings_memory_and_holds_the_rows_in_use_alone(
