@@ -167,8 +167,9 @@ def difference_table(comparison: Comparison, env: str) -> Table | None:
         values: dict[str, list[str]] = {}
         for group in groups:
             values.setdefault(group.values(key), []).append(group.name)
-        cells += [[key, value, "; ".join(names)] for value, names in values.items()]
-    return Table(["config key", "value", "groups"], cells, grouped=True) if cells else None
+        rows = [[key, value, "; ".join(names)] for value, names in values.items()]
+        cells += [rows[0], *(["", *rest] for _, *rest in rows[1:])]
+    return Table(["config key", "value", "groups"], cells) if cells else None
 
 
 def describe_columns(comparison: Comparison) -> str:

@@ -35,7 +35,6 @@ figcaption, .note { color: #444; font-size: .875rem; }
 table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; vertical-align: top; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid #ddd; }
 .right { text-align: right; }
-td.again > span { display: none; }
 pre { overflow-x: auto; background: #f5f5f5; padding: .75rem; font-size: .8125rem; overflow-wrap: normal; }
 summary { cursor: pointer; padding: .5rem 0; }
 @media (max-width: 48rem) {
@@ -43,7 +42,6 @@ summary { cursor: pointer; padding: .5rem 0; }
   table, tbody, tr, td { display: block; width: 100%; }
   tr { border-bottom: 1px solid #bbb; padding: .5rem 0; }
   td, td.right { border: 0; padding: 0; text-align: left; display: flex; gap: .75rem; }
-  td.again > span { display: inline; }
   td:empty { display: none; }
   td::before { content: attr(data-label); flex: 0 0 8rem; color: #444; }
 }
@@ -109,14 +107,11 @@ def _html_table(table: Table) -> str:
     """Return a table whose cells know their column's name, which a phone shows beside them."""
     head = "".join(f"<th{_class(table, column)}>{html.escape(name)}</th>" for column, name in enumerate(table.header))
     rows = []
-    for number, row in enumerate(table.rows):
+    for row in table.rows:
         cells = [
             f'<td{_class(table, column)} data-label="{html.escape(name)}">{html.escape(cell)}</td>'
             for column, (name, cell) in enumerate(zip(table.header, row, strict=True))
         ]
-        if table.repeats(number):  # shown on a phone alone, where each row is a block
-            name, cell = html.escape(table.header[0]), html.escape(row[0])
-            cells[0] = f'<td class="again" data-label="{name}"><span>{cell}</span></td>'
         rows.append("".join(cells))
     body = "\n".join(f"<tr>{row}</tr>" for row in rows)
     return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"

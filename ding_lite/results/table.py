@@ -26,14 +26,6 @@ class Table:
     # whether the first column holds names that a user may copy. They are not folded: if the table is too wide, each has
     # its own line, above the rest of its row
     named: bool = False
-    grouped: bool = False  # whether a first cell that repeats the one above it is left empty, except in blocks
-
-    def repeats(self, row: int) -> bool:
-        """Return whether the first cell of a row is left empty."""
-        return self.grouped and row > 0 and self.rows[row][0] == self.rows[row - 1][0]
-
-    def _shown(self) -> list[Sequence[str]]:
-        return [["", *row[1:]] if self.repeats(number) else row for number, row in enumerate(self.rows)]
 
     def text(self, width: int) -> str:
         """Return lines of at most `width` characters, if possible.
@@ -59,7 +51,7 @@ class Table:
 
     def _lines(self, width: int) -> list[list[str]] | None:
         """Return the lines of the header and of each row; None if they would not read well, see `text`."""
-        cells = [self.header, *self._shown()]
+        cells = [self.header, *self.rows]
         columns = list(zip(*cells, strict=True))
         widths = [max(map(len, column)) for column in columns]
         least = [max(len(piece) for cell in column for piece in _pieces(cell)) for column in columns]
@@ -81,7 +73,7 @@ class Table:
 
     def markdown(self) -> str:
         rule = ["---:" if column in self.right else "---" for column in range(len(self.header))]
-        lines = [[cell.replace("|", "\\|") for cell in row] for row in (self.header, rule, *self._shown())]
+        lines = [[cell.replace("|", "\\|") for cell in row] for row in (self.header, rule, *self.rows)]
         return "\n".join(f"| {' | '.join(row)} |" for row in lines).replace(TIED, " ")
 
     def csv(self) -> str:

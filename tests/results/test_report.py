@@ -6,14 +6,12 @@ import base64
 import html.parser
 import os
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from ding_lite.results import report
-from ding_lite.results.compare import compare_groups, difference_table
+from ding_lite.results.compare import compare_groups
 from ding_lite.results.groups import group_runs
 from ding_lite.results.plot import PlotOptions
 from ding_lite.results.report import find_videos, render_report
@@ -22,7 +20,6 @@ from tests.results.helpers import write_run
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("scipy")
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 VOID = {"meta", "img", "br"}
 PIXEL = base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")  # a GIF
 
@@ -73,21 +70,6 @@ def test_a_report_is_one_file_with_curves_tables_configs_and_videos(tmp_path: Pa
     assert '<td class="right" data-label="runs">2</td>' in text
 
 
-def test_a_key_with_several_values_is_shown_once_and_in_each_block_of_a_phone(tmp_path: Path) -> None:
-    for nstep in (1, 3, 5):
-        write_run(tmp_path / f"run{nstep}", 0, [10.0, 20.0], f"policy.nstep={nstep}")
-    groups = group_runs(find_runs([tmp_path]))
-    comparison = compare_groups(groups)
-    text = render_report(groups, comparison, PlotOptions(), "x")
-    cells = re.findall(r'<td(?: class="(\w+)")? data-label="config key">(?:<span>)?([^<]*)', text)
-    assert cells == [("", "policy.nstep"), ("again", "policy.nstep"), ("again", "policy.nstep")]
-    Page(text)
-    table = difference_table(comparison, "CartPole-v0")
-    assert table is not None
-    assert table.text(80).count("policy.nstep") == table.markdown().count("policy.nstep") == 1
-    assert table.text(16).count("policy.nstep") == 3  # blocks of lines
-
-
 def test_the_newest_videos_are_chosen_and_large_ones_only_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,28 +91,3 @@ def test_an_environment_without_the_figure_gets_a_note(tmp_path: Path) -> None:
     groups = group_runs(find_runs([tmp_path]))
     text = render_report(groups, compare_groups(groups), PlotOptions(("train/total_loss",)), "x")
     assert "Nothing to draw has been recorded yet." in text
-
-
-@pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
-@pytest.mark.parametrize("width", [360, 1280])
-def test_a_browser_shows_it_without_scrolling_sideways(tmp_path: Path, width: int) -> None:
-    """A frame of that width measures the page, because a browser's own window cannot be as narrow as a phone."""
-    (tmp_path / "runs").mkdir()
-    text = write_report(tmp_path / "runs").replace("<details>", "<details open>")
-    frame = f'<iframe width="{width}" height="800" style="border: 0" srcdoc="{html.escape(text)}"></iframe>'
-    script = """<script>onload = () => {
-      const page = document.querySelector("iframe").contentDocument
-      const image = page.querySelector("img"), head = page.querySelector("thead")
-      document.title = [page.documentElement.scrollWidth, image.naturalWidth > 0, image.clientWidth,
-        getComputedStyle(head).display].join(" ")
-    }</script>"""
-    (tmp_path / "frame.html").write_text(f"<title></title>{frame}{script}")
-    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
-    command = [str(BROWSER), *options, "--window-size=1400,900", "--dump-dom", f"file://{tmp_path / 'frame.html'}"]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-    title = re.search(r"<title>(\d+) (\w+) (\d+) ([\w-]+)</title>", shown)
-    assert title is not None
-    assert int(title[1]) <= width
-    assert title[2] == "true"
-    assert 300 <= int(title[3]) <= width
-    assert title[4] == ("none" if width == 360 else "table-header-group")
