@@ -28,15 +28,15 @@ NAMES = {
     """,
     "ding_lite.model": """
         ACER ActorCritic BC BCQ BDQ C51DQN COMA ContinuousBC ContinuousQAC ConvEncoder DQN DRQN DiscreteBC DiscreteHead
-        DiscreteMAQAC DiscreteQAC DistributionHead DuelingHead FCEncoder FQF FractionHead GTrXL HybridQAC
+        DiscreteMAQAC DiscreteQAC DistributionHead DuelingHead FCEncoder FQF FractionHead GTrXL HAVAC HybridQAC
         IMPALAConvEncoder
         IQN MADQN MAVAC MLP NoisyLinear PDQN PG PPG QAC QACDIST QACEnsemble QACQuantile QMix QRDQN QVAC
         QuantileHead RainbowDQN RecurrentCore RecurrentQAC SQN VAC ValueNetwork WQMix create_encoder
     """,
     "ding_lite.policy": """
         A2CPolicy ACERPolicy BCPolicy BCQPolicy BDQPolicy C51Policy COMAPolicy CQLPolicy D4PGPolicy DDPGPolicy DQNPolicy
-        DiscreteCQLPolicy DiscreteSACPolicy EDACPolicy FQFPolicy IMPALAPolicy IQLPolicy IQNPolicy MADQNPolicy
-        MAPPOPolicy MDQNPolicy PADDPGPolicy PDQNPolicy
+        DiscreteCQLPolicy DiscreteSACPolicy EDACPolicy FQFPolicy HAPPOPolicy IMPALAPolicy IQLPolicy IQNPolicy
+        MADQNPolicy MAPPOPolicy MDQNPolicy PADDPGPolicy PDQNPolicy
         PGPolicy PPGPolicy PPOOffPolicy PPOPGPolicy PPOPolicy PQNPolicy Policy QMIXPolicy QRDQNPolicy R2D2Policy
         REDQPolicy RainbowDQNPolicy RecurrentSACPolicy RecurrentTD3Policy SACPolicy SQLPolicy SQNPolicy
         TD3BCPolicy TD3Policy TQCPolicy WQMIXPolicy

@@ -47,6 +47,7 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "reward_model.action_shape": (Any, "the environment determines it"),
     "reward_model.clear_buffer_per_iters": (Any, "a reward model learns from the newest steps"),
     "reward_model.obs_shape": (Any, "the environment determines it"),
+    "policy.agent_num": (Any, "the environment determines it"),
     "policy.collect.collect_count": (Any, "collect_demo_data takes the number of steps or episodes"),
     "policy.collect.collector": (Any, "the collector has no options of its own"),
     "policy.collect.collector_env_num": (Any, "env.collector_env_num sets it"),
@@ -95,6 +96,7 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "policy.learn.learner.train_iterations": (Any, "max_train_iter is an argument of the pipeline"),
     "policy.load_path": (Any, "policy.learn.learner.hook.load_ckpt_before_run sets it"),
     "policy.model.dropout": (None, "the models have no dropout"),
+    "policy.model.use_lstm": (False, "this policy has no memory"),
     "policy.model.share_encoder": (False, "actor and critics have separate encoders"),
     "policy.model.global_obs_shape": (Any, "this policy has a single agent, which sees obs_shape"),
     "policy.multi_agent": (False, "this policy has a single agent"),
@@ -118,6 +120,7 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "policy.priority": (False, "this policy has no prioritised replay"),
     "policy.priority_IS_weight": (False, "this policy has no prioritised replay"),
     "policy.random_collect_size": (Any, "this policy does not start with random actions"),
+    "policy.recompute_adv": (Any, "this policy computes advantages once for each collect"),
     "policy.reward_batch_norm": (False, "rewards are not normalised"),
     "policy.traj_len_inf": (False, "blocks may cut trajectories"),
     "policy.use_reward_batch_norm": (False, "rewards are not normalised"),
@@ -297,6 +300,9 @@ def choose_variant(user: dict[str, Any], notes: list[str]) -> None:
     path = f"{BUFFER}.type"
     if isinstance(buffer := get_key(user, path), str):
         set_key(user, path, _rename_type("replay_buffer", buffer, path, notes))
+    if get_key(user, "policy.multi_agent") is True:
+        for path in [path for path, kind in given_action_spaces(user).items() if kind == "discrete"]:
+            pop_key(user, path)  # the only kind of actions that several agents have
     name, keys = get_key(user, "policy.type"), ("model.lstm_type", "model.memory")
     memory = next(((key, value) for key in keys if (value := get_key(user, f"policy.{key}")) is not None), None)
     if not isinstance(name, str):

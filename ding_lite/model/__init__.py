@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ding_lite.model.hybrid_qac import PDQN as PDQN
     from ding_lite.model.hybrid_qac import HybridQAC as HybridQAC
     from ding_lite.model.image import ConvEncoder as ConvEncoder
+    from ding_lite.model.mavac import HAVAC as HAVAC
     from ding_lite.model.mavac import MAVAC as MAVAC
     from ding_lite.model.mavac import DiscreteMAQAC as DiscreteMAQAC
     from ding_lite.model.mlp import MLP as MLP

@@ -31,6 +31,11 @@ def agent_shape(obs_shape: ObsShape, agent_num: int, agent_id: bool) -> Any:
     return sizes[0] + agent_num
 
 
+def of_agent(obs: Mapping[str, Tensor], agent: int) -> dict[str, Tensor]:
+    """Return what one agent sees of observations `[B, M, ...]`, `[B, ...]`; the global state is `[B, G]` already."""
+    return {key: part if key == GLOBAL else part[:, agent] for key, part in obs.items()}
+
+
 def fold_agents(obs: Mapping[str, Tensor], dim: int, agent_id: bool) -> dict[str, Tensor]:
     """Return the observations of all agents as rows: dimension `dim`, of B, becomes one of B M, agents last.
 

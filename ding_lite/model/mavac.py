@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
-from ding_lite.model.agents import GLOBAL, STATE, agent_shape
+import torch
+from torch import Tensor, nn
+
+from ding_lite.model.agents import GLOBAL, STATE, agent_shape, of_agent
 from ding_lite.model.arguments import ObsShape, with_arguments_of
 from ding_lite.model.discrete_qac import DiscreteQAC
 from ding_lite.model.encoders import UnmaskedEncoder, create_encoder, feature_size
-from ding_lite.model.qac import CriticNetwork
-from ding_lite.model.vac import VAC
+from ding_lite.model.mlp import MLP
+from ding_lite.model.qac import ActorNetwork, CriticNetwork
+from ding_lite.model.vac import VAC, ActorCritic, init_orthogonal
 from ding_lite.torch_utils.normalizer import MASK
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 
@@ -84,6 +89,68 @@ class DiscreteMAQAC(DiscreteQAC):
         encoder = create_encoder(**self._encoder_options | {"obs_shape": shape})
         sizes = [feature_size(shape, self._encoder_options["hidden_size_list"]), *self.critic_sizes]
         self.critic = CriticNetwork(encoder, sizes, len(self.critic.heads), action_shape, **self.layer_options)
+
+
+@MODEL_REGISTRY.register("havac")
+class HAVAC(ActorCritic):
+    """A policy for each of several agents, with networks of its own, and one value of the state of the whole task.
+
+    Args:
+        agent_num: M, the number of agents.
+        obs_shape: shape of what one agent observes, `agent_state` without the dimension of the agents.
+        action_shape: A, the number of actions of each agent.
+        global_obs_shape: shape of `global_state`, which has no dimension of the agents.
+        encoder_hidden_size_list: sizes of an encoder's layers; for images three convolutions' channels, then the
+            dense layer's size.
+        actor_head_layer_num: hidden layers in the head of a policy before its output.
+        critic_head_layer_num: hidden layers in the head of the value before its output.
+        **options: see `ActorCritic`.
+    """
+
+    modes: ClassVar[tuple[str, ...]] = VAC.modes
+    first_layers: ClassVar[int] = 0
+
+    @with_arguments_of(ActorCritic)
+    def __init__(
+        self,
+        agent_num: int,
+        obs_shape: ObsShape,
+        action_shape: int,
+        global_obs_shape: ObsShape | None = None,
+        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        **options: Any,
+    ) -> None:
+        seen = {STATE: obs_shape, MASK: action_shape}
+        super().__init__(seen, encoder_hidden_size_list=encoder_hidden_size_list, **options)
+        if global_obs_shape is None:
+            raise ConfigError(
+                "The value of all agents needs the key global_state in the observations, which shows the state of the "
+                "whole task: add it to the environment, or use 'mappo' with policy.model.centralized_critic=False."
+            )
+        sizes = [self.size, *self.actor_sizes, action_shape]
+        self.actors = nn.ModuleList(
+            ActorNetwork(self.new_encoder(), MLP(sizes, output=True, **self.layer_options)) for _ in range(agent_num)
+        )
+        encoder = create_encoder(**self._encoder_options | {"obs_shape": global_obs_shape})
+        size = feature_size(global_obs_shape, encoder_hidden_size_list)
+        self.critic = CriticNetwork(encoder, [size, *self.critic_sizes], num=1, **self.layer_options)
+
+    def compute_actor(self, obs: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return a dict with `logit` `[B, M, A]`, for observations `[B, M, ...]`."""
+        return {"logit": torch.stack([actor(of_agent(obs, m)) for m, actor in enumerate(self.actors)], 1)}
+
+    def compute_critic(self, obs: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return a dict with `value` `[B]`."""
+        return {"value": self.critic(obs[GLOBAL])[0]}
+
+    def compute_actor_critic(self, obs: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return a dict with `logit` `[B, M, A]` and `value` `[B]`."""
+        return self.compute_actor(obs) | self.compute_critic(obs)
+
+    def init_parameters(self) -> None:
+        """Initialise the networks in place, see `init_orthogonal`; the last layer of the value has gain 1."""
+        heads = nn.ModuleList(actor.head for actor in self.actors)  # type: ignore[misc]  # each is an ActorNetwork
+        init_orthogonal(self, heads, {self.critic.heads[0][-1]: 1.0})  # type: ignore[index]  # heads are MLPs
 
 
 def needed(global_obs_shape: ObsShape | None) -> ObsShape:

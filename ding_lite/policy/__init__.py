@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ding_lite.policy.policy_gradient.acer import ACERPolicy as ACERPolicy
     from ding_lite.policy.policy_gradient.coma import COMAPolicy as COMAPolicy
     from ding_lite.policy.policy_gradient.discrete_sac import DiscreteSACPolicy as DiscreteSACPolicy
+    from ding_lite.policy.policy_gradient.happo import HAPPOPolicy as HAPPOPolicy
     from ding_lite.policy.policy_gradient.impala import IMPALAPolicy as IMPALAPolicy
     from ding_lite.policy.policy_gradient.mappo import MAPPOPolicy as MAPPOPolicy
     from ding_lite.policy.policy_gradient.pg import PGPolicy as PGPolicy

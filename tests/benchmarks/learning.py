@@ -95,8 +95,12 @@ RUNS = {
     },
     "two_step_wqmix": Run("matrix_game/config/two_step_wqmix_config.py", 16_000, mode="serial"),
     "two_step_madqn": Run("matrix_game/config/two_step_madqn_config.py", 16_000, mode="serial"),
-    **{f"{name}_mappo": Run(f"matrix_game/config/{name}_mappo_config.py", 20_000) for name in ("two_step", "penalty")},
     **{f"{name}_coma": Run(f"matrix_game/config/{name}_coma_config.py", 60_000) for name in ("two_step", "penalty")},
+    **{
+        f"{name}_{kind}": Run(f"matrix_game/config/{name}_{kind}_config.py", 20_000)
+        for name in ("two_step", "penalty")
+        for kind in ("mappo", "happo")
+    },
     **{
         f"{name}_masac": Run(f"matrix_game/config/{name}_masac_config.py", 16_000, mode="serial")
         for name in ("two_step", "penalty")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import gc
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -51,7 +52,7 @@ EVEN = {1: [range(6)], 2: [range(3), range(3, 6)], 3: [range(2), range(2, 4), ra
 UNEVEN = {1: [range(6)], 2: [range(4), range(4, 6)], 3: [range(3), range(3, 5), range(5, 6)]}
 WAYS = {1: "flat", 2: "ddp", 3: "flat"}  # to average gradients, by the number of ranks
 PHASES = {2: 0, 3: 1, 1: 2}  # by the number of ranks
-NETWORKS = ("value", "critic", "actor", "dis", "cont")  # parts of models that have an optimizer each
+NETWORKS = ("value", "critic", "actor", "actors", "dis", "cont")  # parts of models that have an optimizer each
 
 
 def kinds_of(policy_cls: type[Policy]) -> list[str]:
@@ -180,10 +181,16 @@ def create_policy(cfg: EasyDict) -> Policy:
     torch.manual_seed(0)
     policy_cls: Any = POLICY_REGISTRY.find(cfg.policy.type)
     model = copy.deepcopy(policy_cls(cfg.policy, enable_field=()).model)
+    return policy_cls(cfg.policy, wrapped(model, PartlyTouched).double())
+
+
+def wrapped(model: Any, wrap: Callable[[Any], nn.Module]) -> nn.Module:
+    """Return a model with each network that has an optimizer wrapped, or, if it is one itself, wrapped as a whole."""
     parts = [name for name in NETWORKS if hasattr(model, name)]
     for name in parts:
-        setattr(model, name, PartlyTouched(getattr(model, name)))
-    return policy_cls(cfg.policy, (model if parts else PartlyTouched(model)).double())
+        part = getattr(model, name)
+        setattr(model, name, nn.ModuleList(map(wrap, part)) if name == "actors" else wrap(part))
+    return model if parts else wrap(model)
 
 
 def collect_block(cfg: EasyDict) -> dict[str, Any]:
@@ -198,7 +205,9 @@ def collect_block(cfg: EasyDict) -> dict[str, Any]:
     )  # fmt: skip
     block, _ = collector.collect()
     env.close()
-    seen(block["obs"])[:, 0, 0] = seen(block["last_obs"])[0, 0] = MARK
+    for obs, place in ((block["obs"], (slice(None), 0)), (block["last_obs"], (0,))):
+        for part in [seen(obs), *([obs["global_state"]] if isinstance(obs, dict) and "global_state" in obs else [])]:
+            part[(*place, ..., 0)] = MARK
     return block
 
 

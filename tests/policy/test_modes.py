@@ -60,10 +60,7 @@ def create(name: str) -> tuple[EasyDict, Any]:
     cfg = compile_for(name)
     cfg.policy.learn.batch_size = 10**6
     model = copy.deepcopy(policy_cls(cfg.policy, enable_field=()).model)
-    parts = [part for part in parity.NETWORKS if hasattr(model, part)]
-    for part in parts:
-        setattr(model, part, Front(getattr(model, part)))
-    return cfg, policy_cls(cfg.policy, (model if parts else Front(model)).double())
+    return cfg, policy_cls(cfg.policy, parity.wrapped(model, Front).double())
 
 
 def act(name: str, policy: Any, mode: str) -> dict[str, Any]:
@@ -107,11 +104,11 @@ def test_acting_is_deterministic_and_changes_nothing(name: str) -> None:
 def test_learning_is_in_training_mode_also_after_acting(name: str) -> None:
     cfg, policy = create(name)
     norms = [part.front[1] for part in policy.model.modules() if isinstance(part, Front)]
-    batch = next(batches_of(policy, cfg, parity.collect_block(cfg)))
+    batches = list(batches_of(policy, cfg, parity.collect_block(cfg)))  # of HAPPO, each agent has its own
     for mode in ACTING:
         act(name, policy, mode)
         counts = [int(norm.get_buffer("num_batches_tracked")) for norm in norms]
-        for _ in range(2):  # TD3 steps its actor at every second one
+        for batch in 2 * batches:  # TD3 steps its actor at every second one
             policy.learn(batch)
         now = [int(norm.get_buffer("num_batches_tracked")) for norm in norms]
         assert all(after > before for after, before in zip(now, counts, strict=True))

@@ -25,10 +25,10 @@ simple_spread_masac_config = EasyDict(
             batch_size=256,
             learning_rate_q=5e-4,
             learning_rate_policy=5e-4,
-            learning_rate_alpha=5e-5,
-            target_entropy=0.5,
+            auto_alpha=False,
+            alpha=0.05,
         ),
-        collect=dict(n_sample=160),
+        collect=dict(n_sample=80),
         eval=dict(evaluator=dict(eval_freq=2000)),
     ),
 )

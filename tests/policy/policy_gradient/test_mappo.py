@@ -39,19 +39,20 @@ def test_each_agent_is_a_player_of_its_own(centralized: bool) -> None:
         data = gae_data(value_TN, next_value_TN, block["reward"].double(), block["done"], block["traj_flag"])
         adv_TN = gae(data, cfg.policy.discount_factor, cfg.policy.collect.gae_lambda)
         state, number = block["obs"]["global_state"].double(), torch.full_like(adv_TN, m)
-        rows.append(torch.stack([state[..., 0], number, block["action"][..., m], adv_TN], -1).view(-1, 4))
+        rows.append(torch.stack([state[..., 1], number, block["action"][..., m], adv_TN], -1).view(-1, 4))
     expected = torch.cat(rows)
     own = batch["obs"]["agent_state"][:, -1]  # 1 for the second agent
-    found = torch.stack([batch["obs"]["global_state"][:, 0], own, batch["action"], batch["adv"]], -1)
+    found = torch.stack([batch["obs"]["global_state"][:, 1], own, batch["action"], batch["adv"]], -1)
     order = [(1000 * table[:, 1] + table[:, 0]).argsort() for table in (expected, found)]
     torch.testing.assert_close(expected[order[0]], found[order[1]], atol=1e-6, rtol=1e-5)
     assert len(found) == 2 * parity.NUM_ENVS * parity.NUM_STEPS
 
 
-@pytest.mark.parametrize("given", [dict(type="ppo", multi_agent=True), dict(type="mappo")])
-def test_it_is_di_engines_ppo_with_several_agents_and_needs_a_global_state(given: dict[str, Any]) -> None:
-    create = dict(env=dict(env_id="CartPole-v1"), policy=dict(type=given["type"]))
-    cfg = compile_config((dict(policy={key: value for key, value in given.items() if key != "type"}), create))
+@pytest.mark.parametrize("name", ["ppo", "mappo"])
+def test_it_is_di_engines_ppo_with_several_agents_and_needs_a_global_state(name: str) -> None:
+    create = dict(env=dict(env_id="CartPole-v1"), policy=dict(type=name))
+    main = dict(policy={"action_space": "discrete", "multi_agent": True, "model": {"action_space": "discrete"}})
+    cfg = compile_config((main, create))
     set_shapes(cfg, EnvSpec(Dict(agent_state=Box(-1, 1, (2, 4))), MultiDiscrete([3, 3]), 0))
     policy_cls = POLICY_REGISTRY.find(cfg.policy.type)
     with pytest.raises(ConfigError, match="centralized_critic=True needs the key global_state"):
