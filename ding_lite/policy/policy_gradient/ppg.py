@@ -61,6 +61,7 @@ class PPGPolicy(PPOPolicy):
             aux_bc_weight=Key(1.0, "weight of KL(pi_old || pi) in an auxiliary phase", low=0),
         ),
     )
+    config_without = ("multi_agent",)  # what it keeps of its environments has no agents
     model_type = "ppg"
     recurrent = False
     logged_figures = (*PPOPolicy.logged_figures, "auxiliary_loss", "clone_loss")
