@@ -50,9 +50,35 @@ def make_pong() -> Any:
     return Monitor(gymnasium.wrappers.FrameStackObservation(env, 4, padding_type="zero"))
 
 
+def make_on_policy(task: OnPolicyTask, common: dict[str, Any]) -> Any:
+    """The learner of a task without replay, with the arguments `common` of all learners."""
+    from stable_baselines3 import A2C, PPO
+
+    hidden = list(task.hidden)
+    policy_kwargs: dict[str, Any] = {} if task.pong else {"net_arch": {"pi": hidden, "vf": hidden}}
+    common = common | dict(
+        n_steps=task.collect_steps // task.num_envs,
+        gae_lambda=task.gae_lambda,
+        ent_coef=task.entropy_weight,
+        vf_coef=task.value_weight / 2,  # of the whole squared error here
+        max_grad_norm=task.grad_norm,
+    )
+    if isinstance(task, A2CTask):
+        del common["batch_size"]
+        return A2C(**common, policy_kwargs=policy_kwargs)
+    assert isinstance(task, PPOTask)
+    return PPO(
+        **common,
+        n_epochs=task.epochs,
+        clip_range=task.clip_ratio,
+        clip_range_vf=task.clip_ratio,
+        policy_kwargs=policy_kwargs | {"optimizer_kwargs": {"eps": 1e-8}},
+    )
+
+
 def make_model(task: Task, env: Any, seed: int, device: str = "cpu") -> Any:
     """The learner, see `trained`."""
-    from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
+    from stable_baselines3 import DQN, SAC, TD3
 
     common: dict[str, Any] = dict(
         policy="CnnPolicy" if task.pong else "MlpPolicy",
@@ -63,27 +89,9 @@ def make_model(task: Task, env: Any, seed: int, device: str = "cpu") -> Any:
         seed=seed,
         device=device,
     )
-    steps, hidden = task.collect_steps // task.num_envs, list(task.hidden)
     if isinstance(task, OnPolicyTask):
-        policy_kwargs: dict[str, Any] = {} if task.pong else {"net_arch": {"pi": hidden, "vf": hidden}}
-        common |= dict(
-            n_steps=steps,
-            gae_lambda=task.gae_lambda,
-            ent_coef=task.entropy_weight,
-            vf_coef=task.value_weight / 2,  # of the whole squared error here
-            max_grad_norm=task.grad_norm,
-        )
-        if isinstance(task, A2CTask):
-            del common["batch_size"]
-            return A2C(**common, policy_kwargs=policy_kwargs)
-        assert isinstance(task, PPOTask)
-        return PPO(
-            **common,
-            n_epochs=task.epochs,
-            clip_range=task.clip_ratio,
-            clip_range_vf=task.clip_ratio,
-            policy_kwargs=policy_kwargs | {"optimizer_kwargs": {"eps": 1e-8}},
-        )
+        return make_on_policy(task, common)
+    steps, hidden = task.collect_steps // task.num_envs, list(task.hidden)
     if isinstance(task, QACTask):
         common |= dict(train_freq=steps, gradient_steps=task.iterations, policy_kwargs={"net_arch": hidden})
         common |= dict(buffer_size=task.buffer_size, learning_starts=task.learning_starts, tau=task.tau)
@@ -95,7 +103,7 @@ def make_model(task: Task, env: Any, seed: int, device: str = "cpu") -> Any:
         noise = NormalActionNoise(np.zeros(shape), np.full(shape, task.noise))
         return TD3(**common, action_noise=VectorizedActionNoise(noise, task.num_envs))
     assert isinstance(task, DQNTask)
-    policy_kwargs = {} if task.pong else {"net_arch": hidden}
+    policy_kwargs: dict[str, Any] = {} if task.pong else {"net_arch": hidden}
     if isinstance(task, QRDQNTask):
         from sb3_contrib import QRDQN as DQN
 

@@ -58,6 +58,9 @@ TASKS = {  # config, what differs, learner iterations, and steps of a whole eval
 }
 
 
+Spans = dict[str, list[tuple[float, float]]]  # begin and end of each call of a method
+
+
 class Step(NamedTuple):
     """One learner iteration of a task on one rank, in seconds.
 
@@ -91,8 +94,8 @@ class Step(NamedTuple):
         return [4 * math.prod(shape) for shape in self.shapes]
 
 
-def measure_step(name: str) -> Step:
-    """Train for seconds in the current directory, and measure."""
+def watched_run(name: str) -> tuple[Any, Spans, list[tuple[int, float]]]:
+    """Train a task, and return its policy, when methods ran, and when the gradient of which parameter was there."""
     from ding_lite.config import read_pair
     from ding_lite.entry import serial_pipeline
     from ding_lite.entry.keeper import RunKeeper
@@ -101,9 +104,9 @@ def measure_step(name: str) -> Step:
     from ding_lite.worker.collector import SampleCollector
     from ding_lite.worker.evaluator import Evaluator
 
-    (path, *words), iterations, longer = TASKS[name]
-    spans: dict[str, list[tuple[float, float]]] = defaultdict(list)  # begin and end of each call
-    marks: list[tuple[int, float]] = []  # parameters, and when the gradients were there
+    (path, *words), iterations, _ = TASKS[name]
+    spans: Spans = defaultdict(list)
+    marks: list[tuple[int, float]] = []
 
     def watch(owner: Any, method: str, key: str) -> None:
         original = getattr(owner, method)
@@ -135,7 +138,12 @@ def measure_step(name: str) -> Step:
     watch(RunKeeper, "save", "checkpoint")
     overrides = ["exp_name=run", "env.stop_value=None", "policy.cuda=False", "policy.multi_gpu=False", *words]
     pair = read_pair(ROOT / path)
-    policy = serial_pipeline(pair, seed=0, max_train_iter=iterations, overrides=overrides)
+    return serial_pipeline(pair, seed=0, max_train_iter=iterations, overrides=overrides), spans, marks
+
+
+def measure_step(name: str) -> Step:
+    """Train for seconds in the current directory, and measure."""
+    policy, spans, marks = watched_run(name)
     shapes = [list(parameter.shape) for parameter in policy._optimizer.flat.parameters]
     mark_BP = np.array(sorted(marks, key=lambda mark: mark[0])).reshape(len(shapes), -1, 2)[:, :, 1].T
     ready_BP = mark_BP - np.array([begin for begin, _ in spans["backward"]])[:, None]
@@ -149,7 +157,7 @@ def measure_step(name: str) -> Step:
         forward=learn - seconds["backward"] - seconds["update"],
         backward=seconds["backward"],
         update=seconds["update"],
-        evaluation=longer * seconds["evaluation"] / cfg.eval.evaluator.eval_freq,
+        evaluation=TASKS[name][2] * seconds["evaluation"] / cfg.eval.evaluator.eval_freq,
         checkpoint=seconds["checkpoint"] / cfg.learn.learner.hook.save_ckpt_after_iter,
         ready=np.median(ready_BP[len(ready_BP) // 2 :], axis=0).tolist(),
         shapes=shapes,
