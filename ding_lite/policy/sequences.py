@@ -12,12 +12,14 @@ from functools import partial
 from typing import Any
 
 import torch
+from easydict import EasyDict
 from torch import Tensor, nn
 
 from ding_lite.model.recurrent import unroll
 from ding_lite.policy.base import Policy
 from ding_lite.torch_utils.minibatch import minibatches
 from ding_lite.utils.key import Key
+from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_map
 
 # Keys of actor-critics that learn from replayed sequences.
@@ -82,6 +84,14 @@ class RecurrentPolicy(Policy):
 def find_core(model: Mapping[str, Any]) -> str | None:
     """Return the key of `policy.model` that gives an actor-critic a recurrent core; None if none does."""
     return next((key for key in ("lstm_type", "memory") if model.get(key)), None)
+
+
+def check_core(policy: EasyDict, recurrent: bool) -> None:
+    """Check that a model has a recurrent core only if the policy can learn with one."""
+    key = find_core(policy.model)
+    if key and not (recurrent and policy.model.get("share_encoder", True)):
+        what = "share_encoder=False" if recurrent else f"policy '{policy.type}', only with 'ppo'"
+        raise ConfigError(f"policy.model.{key}={policy.model[key]} is not possible with {what}: leave one out.")
 
 
 def after_burnin(batch: dict[str, Any], burnin: int) -> dict[str, Any]:

@@ -62,13 +62,13 @@ if TYPE_CHECKING:
     from ding_lite.rl_utils.lambda_returns import td_lambda_error as td_lambda_error
     from ding_lite.rl_utils.lambda_returns import upgo_loss as upgo_loss
     from ding_lite.rl_utils.lambda_returns import upgo_returns as upgo_returns
-    from ding_lite.rl_utils.policy_gradient import calculate_kl_div as calculate_kl_div
     from ding_lite.rl_utils.policy_gradient import first_episodes as first_episodes
     from ding_lite.rl_utils.policy_gradient import gae as gae
     from ding_lite.rl_utils.policy_gradient import gae_data as gae_data
     from ding_lite.rl_utils.ppo import a2c_data as a2c_data
     from ding_lite.rl_utils.ppo import a2c_error as a2c_error
     from ding_lite.rl_utils.ppo import a2c_loss as a2c_loss
+    from ding_lite.rl_utils.ppo import calculate_kl_div as calculate_kl_div
     from ding_lite.rl_utils.ppo import pg_data as pg_data
     from ding_lite.rl_utils.ppo import pg_error as pg_error
     from ding_lite.rl_utils.ppo import pg_loss as pg_loss

@@ -1,4 +1,4 @@
-"""Losses of policy gradients in DI-engine's form: REINFORCE, advantage actor-critic, and PPO.
+"""Losses of policy gradients in DI-engine's form: REINFORCE, advantage actor-critic, and PPO; estimates of its KL.
 
 More leading dimensions than `[B]` are allowed. Actions may be discrete, multi-discrete, continuous or hybrid. Every
 mean is mean(weight * x).
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ding_lite.rl_utils.common import check_same_shape, weighted_mean
 from ding_lite.rl_utils.distribution import Action, Logit, log_prob, log_prob_entropy
-from ding_lite.rl_utils.policy_gradient import clipped_objective, pretrained_kl, squared_value_error
+from ding_lite.rl_utils.policy_gradient import clipped_objective, squared_value_error
 
 
 class pg_data(NamedTuple):  # noqa: N801 (DI-engine's name, like those below)
@@ -248,3 +248,41 @@ def ppo_value_error(data: ppo_value_data, clip_ratio: float = 0.2, use_value_cli
     check_same_shape(value_new=value_new, value_old=value_old, return_=return_, weight=weight)
     square = squared_value_error(value_new, value_old, return_, clip_ratio=clip_ratio if use_value_clip else None)
     return 0.5 * weighted_mean(square, weight)
+
+
+def calculate_kl_div(log_ratio: Tensor, kl_type: str = "k1", weight: Tensor | None = None) -> Tensor:
+    """Return an estimate of KL(q || p), a scalar, from samples of q (Schulman, joschu.net/blog/kl-approx.html).
+
+    k1 = mean r, k2 = mean r^2 / 2, k3 = mean (exp(-r) - 1 + r), with r = log q(x) - log p(x)
+
+    k1 and k3 are unbiased, and k3 is never negative. As a loss, with samples x ~ q that do not depend on the
+    parameters of q, k2 has the mean gradient of KL(q || p), k3 that of KL(p || q), and k1 has the mean gradient zero.
+
+    Args:
+        log_ratio: `[B]`, r.
+        kl_type: 'k1', 'k2' or 'k3'.
+        weight: `[B]`, importance weights; None: all are 1.
+
+    Raises:
+        ValueError: there is no such estimate, or the shapes differ.
+    """
+    check_same_shape(log_ratio=log_ratio, weight=weight)
+    if kl_type == "k1":
+        return weighted_mean(log_ratio, weight)
+    if kl_type == "k2":
+        return weighted_mean(0.5 * log_ratio.square(), weight)
+    if kl_type == "k3":
+        return weighted_mean(torch.expm1(-log_ratio) + log_ratio, weight)
+    raise ValueError(f"kl_type must be 'k1', 'k2' or 'k3', got '{kl_type}'")
+
+
+def pretrained_kl(
+    logit_new: Logit, logit_pretrained: Logit, action: Action, kl_type: str = "k1", weight: Tensor | None = None
+) -> Tensor:
+    """Return an estimate of KL(pi_new || pi_pretrained) from actions, a scalar, see `calculate_kl_div`.
+
+    The actions are those of pi_old, as if pi_new had chosen them.
+    """
+    with torch.no_grad():
+        logp_pretrained = log_prob(logit_pretrained, action)
+    return calculate_kl_div(log_prob(logit_new, action) - logp_pretrained, kl_type, weight)

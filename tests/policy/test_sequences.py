@@ -13,7 +13,7 @@ import torch
 
 from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.envs import create_vector_env
-from ding_lite.policy.policy_gradient.a2c import estimate_advantages
+from ding_lite.policy.policy_gradient.actor_critic import estimate_advantages
 from ding_lite.policy.sequences import evaluate_sequences
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_leaves

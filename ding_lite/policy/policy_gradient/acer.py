@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy.base import Policy
-from ding_lite.policy.policy_gradient.a2c import flatten_rows
+from ding_lite.policy.policy_gradient.actor_critic import flatten_rows
 from ding_lite.policy.sequences import UNROLL_KEYS
 from ding_lite.rl_utils.distribution import finite, kl_divergence, sample
 from ding_lite.rl_utils.vtrace import acer_trust_region_update, compute_q_retraces

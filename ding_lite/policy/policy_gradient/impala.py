@@ -20,7 +20,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ding_lite.policy.policy_gradient.a2c import A2CPolicy, flatten_rows
+from ding_lite.policy.policy_gradient.a2c import A2CPolicy
+from ding_lite.policy.policy_gradient.actor_critic import flatten_rows
 from ding_lite.policy.sequences import UNROLL_KEYS
 from ding_lite.rl_utils.distribution import log_prob, log_prob_entropy
 from ding_lite.rl_utils.vtrace import vtrace_advantage, vtrace_nstep_return

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy.base import Policy
-from ding_lite.policy.policy_gradient.a2c import DISTRIBUTIONS
+from ding_lite.policy.policy_gradient.actor_critic import DISTRIBUTIONS
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.distribution import log_prob_entropy, mode, sample
 from ding_lite.rl_utils.policy_gradient import first_episodes, gae, gae_data

@@ -33,7 +33,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ding_lite.policy.policy_gradient.a2c import flatten_rows
+from ding_lite.policy.policy_gradient.actor_critic import flatten_rows
 from ding_lite.policy.policy_gradient.ppo import PPOPolicy
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.distribution import kl_divergence

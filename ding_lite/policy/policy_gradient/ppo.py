@@ -30,10 +30,9 @@ from torch import Tensor, nn
 
 from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import MULTI_AGENT
-from ding_lite.policy.policy_gradient.a2c import (
+from ding_lite.policy.policy_gradient.actor_critic import (
     DISTRIBUTIONS,
     LOSS_KEYS,
-    check_core,
     estimate_advantages,
     estimate_values,
     flatten_rows,
@@ -42,6 +41,7 @@ from ding_lite.policy.policy_gradient.a2c import (
 )
 from ding_lite.policy.sequences import (
     by_environment,
+    check_core,
     evaluate_sequences,
     find_core,
     sequence_minibatches,
@@ -49,7 +49,8 @@ from ding_lite.policy.sequences import (
 )
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.distribution import kl_divergence, log_prob, log_prob_entropy, sample
-from ding_lite.rl_utils.policy_gradient import clipped_objective, pretrained_kl, squared_value_error
+from ding_lite.rl_utils.policy_gradient import clipped_objective, squared_value_error
+from ding_lite.rl_utils.ppo import pretrained_kl
 from ding_lite.torch_utils.minibatch import explained_variance, minibatches, rank_sizes
 from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.checkpoint.file import load_checkpoint

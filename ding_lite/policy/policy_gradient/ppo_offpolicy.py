@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from ding_lite.policy.policy_gradient.a2c import estimate_advantages
+from ding_lite.policy.policy_gradient.actor_critic import estimate_advantages
 from ding_lite.policy.policy_gradient.ppo import PPOPolicy
 from ding_lite.torch_utils.minibatch import explained_variance, normalize_parts
 from ding_lite.utils.key import Key

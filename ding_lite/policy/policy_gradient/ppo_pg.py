@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from ding_lite.policy.policy_gradient.a2c import LOSS_KEYS, init_parameters, normalize_advantages
+from ding_lite.policy.policy_gradient.actor_critic import LOSS_KEYS, init_parameters, normalize_advantages
 from ding_lite.policy.policy_gradient.pg import PGPolicy
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.distribution import log_prob, log_prob_entropy

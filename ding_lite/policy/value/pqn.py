@@ -30,7 +30,7 @@ from torch import Tensor
 
 from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import epsilon_keys
-from ding_lite.policy.policy_gradient.a2c import flatten_rows, next_values
+from ding_lite.policy.policy_gradient.actor_critic import flatten_rows, next_values
 from ding_lite.rl_utils.common import pick, weighted_mean
 from ding_lite.rl_utils.exploration import epsilon_greedy
 from ding_lite.rl_utils.policy_gradient import gae, gae_data

@@ -12,7 +12,7 @@ from gymnasium.spaces import Box
 
 from ding_lite.config import compile_config
 from ding_lite.model import VAC
-from ding_lite.policy.policy_gradient.a2c import flatten_rows
+from ding_lite.policy.policy_gradient.actor_critic import flatten_rows
 from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils import CheckpointError, ConfigError, save_checkpoint
 from ding_lite.utils.tree import tree_map
