@@ -38,7 +38,8 @@ from ding_lite.policy import Policy
 from ding_lite.utils.checkpoint.file import to_arrays
 from ding_lite.utils.directory_lock import lock_directory, unlock_directory
 from ding_lite.utils.ranks.collectives import allreduce_data, get_rank, get_world_size
-from ding_lite.utils.ranks.heartbeat import InterruptGuard, heartbeat, restoring_signals
+from ding_lite.utils.ranks.heartbeat import heartbeat
+from ding_lite.utils.ranks.interrupt import InterruptGuard, restoring_signals
 from ding_lite.utils.ranks.launch_environment import set_variables
 from ding_lite.utils.registry import ConfigError, UserError, load_extra
 from ding_lite.utils.seed import random_state, set_random_state

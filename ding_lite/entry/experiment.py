@@ -21,7 +21,8 @@ from ding_lite.entry.trackers import create_trackers
 from ding_lite.policy import Policy
 from ding_lite.torch_utils import NonFiniteError
 from ding_lite.utils.ranks.collectives import all_gather_object, allreduce_data, get_rank, get_world_size
-from ding_lite.utils.ranks.heartbeat import InterruptGuard, cleaning_up
+from ding_lite.utils.ranks.heartbeat import cleaning_up, stop_requested
+from ding_lite.utils.ranks.interrupt import InterruptGuard
 from ding_lite.utils.registry import UserError
 from ding_lite.worker import Learner, ReplayBuffer
 
@@ -81,7 +82,7 @@ class NoEnvironments:
 
 def play(setup: RunSetup, policy: Policy, guard: InterruptGuard, stack: ExitStack) -> Source:
     """Return a source that collects by playing environments in this process."""
-    collector = setup.create_collector(policy, get_rank(), lambda: guard.requested, stack)
+    collector = setup.create_collector(policy, get_rank(), stop_requested, stack)
     num_envs_R = all_gather_object(setup.cfg.env.collector_env_num)
     policy.env_place = (sum(num_envs_R[: get_rank()]), sum(num_envs_R))
     lines = describe_collecting(setup.whole, "a rank", get_world_size())
@@ -132,9 +133,7 @@ class Experiment:
             self._reward_model = reward_model = setup.create_reward_model(policy)
             self._source = source = create_source(setup, policy, keeper.guard, stack)
             self.collector = source.collector
-            self.evaluator = setup.create_evaluator(
-                policy, lambda: keeper.guard.requested, keeper.reporter.evaluating, stack
-            )
+            self.evaluator = setup.create_evaluator(policy, stop_requested, keeper.reporter.evaluating, stack)
             hook = setup.cfg.policy.learn.learner.hook
             self.learner = Learner(
                 policy,

@@ -29,7 +29,8 @@ from ding_lite.utils.checkpoint.run_directory import (
 )
 from ding_lite.utils.checkpoint.store import CheckpointStore, Loaded, load_file
 from ding_lite.utils.ranks.collectives import all_gather_object, get_rank, get_world_size, on_rank_0
-from ding_lite.utils.ranks.heartbeat import InterruptGuard, heartbeat
+from ding_lite.utils.ranks.heartbeat import heartbeat
+from ding_lite.utils.ranks.interrupt import InterruptGuard
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.seed import random_state, set_random_state
 from ding_lite.utils.tree import tree_map

@@ -36,7 +36,7 @@ from ding_lite.utils.checkpoint.run_directory import last_exp_dir, read_result
 from ding_lite.utils.key import show
 from ding_lite.utils.ranks.collectives import get_rank, get_world_size
 from ding_lite.utils.ranks.context import DDPContext
-from ding_lite.utils.ranks.heartbeat import SIGNALS, restoring_signals
+from ding_lite.utils.ranks.interrupt import SIGNALS, restoring_signals
 from ding_lite.utils.ranks.launch_environment import loopback, read_launch, record_cause, set_variables
 from ding_lite.utils.ranks.meeting import host_store
 from ding_lite.utils.registry import ConfigError, UserError, closest

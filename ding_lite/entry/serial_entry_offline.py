@@ -18,7 +18,7 @@ from ding_lite.envs import EnvSpec
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.policy import Policy
 from ding_lite.utils.ranks.collectives import allreduce_data, get_rank, get_world_size, on_every_rank
-from ding_lite.utils.ranks.heartbeat import InterruptGuard
+from ding_lite.utils.ranks.interrupt import InterruptGuard
 from ding_lite.utils.ranks.meeting import describe_values
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.worker.offline.dataset import OfflineDataset, read_dataset

@@ -33,7 +33,8 @@ from ding_lite.entry.summary import describe_collecting, describe_updates
 from ding_lite.envs import derive_seeds
 from ding_lite.policy import Policy
 from ding_lite.utils.ranks.collectives import alone, get_rank, get_world_size
-from ding_lite.utils.ranks.heartbeat import InterruptGuard, heartbeat, waiting
+from ding_lite.utils.ranks.heartbeat import heartbeat, waiting
+from ding_lite.utils.ranks.interrupt import InterruptGuard
 from ding_lite.utils.ranks.launch_environment import read_seconds
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.utils.schedule import find_schedules

@@ -24,6 +24,7 @@ from ding_lite.model.noisy import exploring, noisy_layers
 from ding_lite.policy.agents import AgentRows
 from ding_lite.policy.checkpointed import Checkpointed, WeightAverage
 from ding_lite.policy.common_keys import COMMON_KEYS, check_actors, check_common_keys
+from ding_lite.policy.schedules import Schedules
 from ding_lite.rl_utils.distribution import mode
 from ding_lite.rl_utils.exploration import epsilon_at
 from ding_lite.torch_utils import networks
@@ -38,7 +39,6 @@ from ding_lite.torch_utils.target_network import TargetNetwork
 from ding_lite.utils.key import declared_keys, default_values
 from ding_lite.utils.ranks.collectives import get_local_rank, get_world_size
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
-from ding_lite.utils.schedule import Schedules
 from ding_lite.utils.tree import tree_leaves, tree_map
 
 

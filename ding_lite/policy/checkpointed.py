@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from ding_lite.policy.schedules import Schedules
 from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.torch_utils.optimizer_step import Optimizers
 from ding_lite.torch_utils.target_network import TargetNetwork
-from ding_lite.utils.schedule import Schedules
 from ding_lite.utils.tree import tree_map
 
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ding_lite.utils.ranks.collectives import to_ddp_config as to_ddp_config
     from ding_lite.utils.ranks.context import DDPContext as DDPContext
     from ding_lite.utils.ranks.flat_parameters import FlatParameters as FlatParameters
-    from ding_lite.utils.ranks.heartbeat import InterruptGuard as InterruptGuard
     from ding_lite.utils.ranks.heartbeat import heartbeat as heartbeat
+    from ding_lite.utils.ranks.interrupt import InterruptGuard as InterruptGuard
     from ding_lite.utils.registry import BUFFER_REGISTRY as BUFFER_REGISTRY
     from ding_lite.utils.registry import ENCODER_REGISTRY as ENCODER_REGISTRY
     from ding_lite.utils.registry import ENV_REGISTRY as ENV_REGISTRY

@@ -23,7 +23,7 @@ from types import FrameType
 from typing import Any
 
 from ding_lite.utils.directory_lock import is_active
-from ding_lite.utils.ranks.heartbeat import SIGNALS, restoring_signals
+from ding_lite.utils.ranks.interrupt import SIGNALS, restoring_signals
 from ding_lite.utils.ranks.launch_environment import loopback, set_variables, usable_cores
 from ding_lite.utils.registry import UserError, load_extra
 

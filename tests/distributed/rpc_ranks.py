@@ -33,7 +33,7 @@ from ding_lite.model.vac import PG
 from ding_lite.policy import PGPolicy
 from ding_lite.utils import ENV_REGISTRY, MODEL_REGISTRY, DDPContext, UserError
 from ding_lite.utils.ranks.collectives import alone
-from ding_lite.utils.ranks.heartbeat import InterruptGuard
+from ding_lite.utils.ranks.interrupt import InterruptGuard
 from ding_lite.utils.registry import ConfigError
 from dizoo.classic_control.cartpole.config import cartpole_dqn_config
 from dizoo.classic_control.cartpole.config.cartpole_pg_rpc_config import create_config, main_config

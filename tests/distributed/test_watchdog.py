@@ -25,7 +25,8 @@ import torch.distributed as dist
 from ding_lite.utils.ranks import meeting, watchdog
 from ding_lite.utils.ranks.collectives import broadcast_object_list, get_rank
 from ding_lite.utils.ranks.context import DDPContext
-from ding_lite.utils.ranks.heartbeat import InterruptGuard, cleaning_up, heartbeat, waiting
+from ding_lite.utils.ranks.heartbeat import cleaning_up, heartbeat, waiting
+from ding_lite.utils.ranks.interrupt import InterruptGuard
 from ding_lite.utils.ranks.machine_group import machine_group
 from ding_lite.utils.registry import UserError
 from tests.distributed.launcher import finish, free_port, launch, say, start, start_by_hand

@@ -26,7 +26,8 @@ import torch.distributed as dist
 import torch.distributed.nn.functional
 
 from ding_lite.utils.ranks.collectives import get_rank, get_world_size
-from ding_lite.utils.ranks.heartbeat import INTERRUPTED, waiting
+from ding_lite.utils.ranks.heartbeat import waiting
+from ding_lite.utils.ranks.interrupt import INTERRUPTED
 from ding_lite.utils.ranks.launch_environment import Launch, read_launch, read_seconds, record_cause, set_variables
 from ding_lite.utils.ranks.machine_group import leave_machine_group, watch_machine_group
 from ding_lite.utils.ranks.meeting import (

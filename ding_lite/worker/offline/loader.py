@@ -32,7 +32,8 @@ from torch.utils.data.distributed import DistributedSampler
 from ding_lite.envs import derive_seeds
 from ding_lite.utils.checkpoint.file import CheckpointError
 from ding_lite.utils.ranks.collectives import get_rank, get_world_size
-from ding_lite.utils.ranks.heartbeat import SIGNALS, heartbeat
+from ding_lite.utils.ranks.heartbeat import heartbeat
+from ding_lite.utils.ranks.interrupt import SIGNALS
 from ding_lite.utils.registry import UserError
 from ding_lite.utils.run_process import end_with_parent
 from ding_lite.utils.tree import tree_leaves, tree_map

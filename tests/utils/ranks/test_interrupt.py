@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from ding_lite.utils.ranks.context import DDPContext
-from ding_lite.utils.ranks.heartbeat import SIGNALS, InterruptGuard, ends_at_interrupt
+from ding_lite.utils.ranks.interrupt import SIGNALS, InterruptGuard, ends_at_interrupt
 
 ROOT = Path(__file__).resolve().parents[3]
 LOOP = """
     import time
-    from ding_lite.utils.ranks.heartbeat import InterruptGuard, ends_at_interrupt
+    from ding_lite.utils.ranks.interrupt import InterruptGuard, ends_at_interrupt
     with InterruptGuard(rank={rank}) as guard:
         print("ready", flush=True)
         while not guard.requested:
