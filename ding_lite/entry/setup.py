@@ -190,7 +190,7 @@ class RunSetup:
         replay = BUFFER_REGISTRY.find(policy.other.replay_buffer.type)(
             num_envs=cfg.env.collector_env_num,
             nstep=policy.get("nstep", 1),
-            gamma=built.follower("discount_factor"),
+            gamma=built.schedules.follower("discount_factor"),
             frame_stack=self.spec.frame_stack,
             batch_device=built.device,
             seed=derive_seeds(cfg.seed, get_rank(), "replay", n=1)[0],

@@ -17,7 +17,7 @@ from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
 
 from ding_lite.envs.actions import ActionUnits
-from ding_lite.envs.returned import check_finite, fit, plain_array, read_numbers
+from ding_lite.envs.returned import EnvError, check_finite, fit, plain_array
 from ding_lite.envs.wrappers import TRUE_REWARD
 from ding_lite.utils.registry import UserError
 from ding_lite.utils.seed import derive_seeds
@@ -131,7 +131,7 @@ class EpisodeMonitor(VectorWrapper):
             index_K = np.flatnonzero(ended_N)
             info["final_obs"] = self._gather(raw_info["final_obs"], index_K)
             if self.info_keys:
-                info["episode_info"] = read_numbers(raw_info.get("final_info", {}), self.info_keys, index_K)
+                info["episode_info"] = self._read_numbers(raw_info.get("final_info", {}), index_K)
             self._return_N[ended_N] = 0
             self._length_N[ended_N] = 0
         if self._episodic_life or self._episodic_reward:
@@ -212,6 +212,23 @@ class EpisodeMonitor(VectorWrapper):
         if isinstance(values, list | tuple) and len(values) != self.num_envs:
             raise UserError(f"set_attr: expected {self.num_envs} values, one for each environment, got {len(values)}.")
         self.env.set_attr(name, values)
+
+    def _read_numbers(self, final_info: dict[str, Any], index_K: np.ndarray) -> np.ndarray:
+        """Return the values of `info_keys`, `[K, I]`, from the last infos of the environments `index_K`."""
+        number_KI = np.full((len(index_K), len(self.info_keys)), np.nan)
+        for i, key in enumerate(self.info_keys):
+            if key not in final_info:
+                continue
+            if not isinstance(final_info[key], np.ndarray):
+                found = type(final_info[key]).__name__
+                raise EnvError(f"env.info_keys: info['{key}'] is a {found}, expected a number.")
+            known_K = final_info.get(f"_{key}", np.ones(self.num_envs, np.bool_))[index_K]
+            values = final_info[key][index_K[known_K]]
+            try:
+                number_KI[known_K, i] = [float(value) for value in values]
+            except (TypeError, ValueError) as error:
+                raise EnvError(f"env.info_keys: info['{key}'] is {values[0]!r}, expected a number.") from error
+        return number_KI
 
     def _gather(self, final_obs: np.ndarray, index_K: np.ndarray) -> Any:
         """Return the final observations of the environments `index_K` as one batch `[K, ...]` in new memory."""

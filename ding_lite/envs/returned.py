@@ -5,12 +5,11 @@ the run. A value fits if its shape is that of the space and its type can hold it
 one of float32. Spaces of integers also limit the values, except a Box of bytes, which would take long to look through.
 The bounds of a Box of floats do not, because many environments exceed theirs slightly.
 
-N is the number of environments, of which K ended an episode in a step.
+N is the number of environments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -144,28 +143,3 @@ def _to_array(value: Any) -> np.ndarray:
 def _show(value: Any) -> str:
     text = " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:70]} ..."
-
-
-def read_numbers(final_info: dict[str, Any], keys: Sequence[str], index_K: np.ndarray) -> np.ndarray:
-    """Return the numbers under I keys of the last infos of environments, `[K, I]`; NaN where one is missing.
-
-    `final_info` is that of a vector environment.
-
-    Raises:
-        EnvError: a value is no number.
-    """
-    number_KI = np.full((len(index_K), len(keys)), np.nan)
-    for i, key in enumerate(keys):
-        if key not in final_info:
-            continue
-        if not isinstance(final_info[key], np.ndarray):
-            found = type(final_info[key]).__name__
-            raise EnvError(f"env.info_keys: info['{key}'] is a {found}, expected a number.")
-        value_N = final_info[key]
-        known_K = final_info.get(f"_{key}", np.ones(len(value_N), np.bool_))[index_K]
-        values = value_N[index_K[known_K]]
-        try:
-            number_KI[known_K, i] = [float(value) for value in values]
-        except (TypeError, ValueError) as error:
-            raise EnvError(f"env.info_keys: info['{key}'] is {values[0]!r}, expected a number.") from error
-    return number_KI

@@ -42,7 +42,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from easydict import EasyDict
 from gymnasium.vector import AutoresetMode, VectorEnv
@@ -131,17 +130,33 @@ def create_vector_env(
         cfg_env = EasyDict({**cfg_env, "dynamic_seed": True})
     elif limits:
         cfg_env = EasyDict({**cfg_env, "max_episode_steps": 0 if 0 in limits else max(limits)})
-    env = create_engine(cfg_env, num_envs, seed, local_world_size, builders, replay_path)
-    counts_episodes = getattr(env, "counts_episodes", cfg_env.manager.type not in ENGINES)
+    builder, manager = find_builder(cfg_env, builders), cfg_env.manager
+    builds = [partial(build_single, one, cfg_env, n) for n, one in enumerate(builders or [builder] * num_envs)]
+    if len(builds) != num_envs:
+        raise ConfigError(f"Expected {num_envs} functions that build an environment, as configured, got {len(builds)}.")
+    if replay_path:
+        builds[0] = partial(build_recorded, cfg_env, builders or [builder], replay_path, 0)
+    env: VectorEnv
+    if manager.type in ENGINES:
+        num_threads = manager.num_threads or max(1, usable_cores() // local_world_size)
+        env = builder.make_native(cfg_env, num_envs, min(num_threads, num_envs))
+    elif manager.type == "subprocess":
+        env = SubprocessVectorEnv(builds, manager.step_timeout, manager.max_retry, seed)
+    else:
+        env = SameProcessVectorEnv(builds, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
     if cfg_env.max_episode_steps is not None:
         env.metadata = {**env.metadata, "max_episode_steps": cfg_env.max_episode_steps}
+    counts_episodes = getattr(env, "counts_episodes", manager.type not in ENGINES)
     restarts = counts_episodes or isinstance(env, EnvPoolEngine)
     if len(limits) > 1 and not restarts:
         raise ConfigError(
             f"env.collector_max_episode_steps={limits}: {type(env).__name__} cannot restart some of its environments. "
             "Give one number, or set env_manager.type to 'base' or 'subprocess'."
         )
-    options: dict[str, Any] = dict(
+    create = partial(RestorableVectorEnv, counts_episodes=counts_episodes) if training else EpisodeMonitor
+    monitor = create(
+        env,
+        seed,
         restarts=restarts,
         frame_stack=stack_depth(cfg_env),
         info_keys=tuple(cfg_env.info_keys),
@@ -152,32 +167,5 @@ def create_vector_env(
         limits=limits if len(limits) > 1 else (),
         name=cfg_env.env_id or cfg_env.type,
     )
-    if training:
-        options["counts_episodes"] = counts_episodes
-    monitor = (RestorableVectorEnv if training else EpisodeMonitor)(env, seed, **options)
     monitor.action_space.seed(derive_seeds(seed, "action", n=1)[0])
     return monitor
-
-
-def create_engine(
-    cfg_env: EasyDict,
-    num_envs: int,
-    seed: int,
-    local_world_size: int,
-    builders: Sequence[Builder] | None,
-    replay_path: str | None,
-) -> VectorEnv:
-    """Build the vector environment of `env.manager.type`; the arguments are those of `create_vector_env`."""
-    builder, manager = find_builder(cfg_env, builders), cfg_env.manager
-    builds = [partial(build_single, one, cfg_env, n) for n, one in enumerate(builders or [builder] * num_envs)]
-    if len(builds) != num_envs:
-        raise ConfigError(f"Expected {num_envs} functions that build an environment, as configured, got {len(builds)}.")
-    if replay_path:
-        builds[0] = partial(build_recorded, cfg_env, builders or [builder], replay_path, 0)
-    if manager.type in ENGINES:
-        num_threads = manager.num_threads or max(1, usable_cores() // local_world_size)
-        engine: VectorEnv = builder.make_native(cfg_env, num_envs, min(num_threads, num_envs))
-        return engine
-    if manager.type == "subprocess":
-        return SubprocessVectorEnv(builds, manager.step_timeout, manager.max_retry, seed)
-    return SameProcessVectorEnv(builds, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)

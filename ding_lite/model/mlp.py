@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ding_lite.model.arguments import check_choice
 from ding_lite.utils.key import activation_name
-from ding_lite.utils.registry import ConfigError
 
 Activation = str | nn.Module | type[nn.Module]  # a key of `ACTIVATIONS`, or torch's module of the same function
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -42,11 +42,8 @@ def with_norm(layer: nn.Module, size: int, norm_type: str | None) -> nn.Module:
 
 def check_norm_type(norm_type: str | None) -> None:
     """Check `policy.model.norm_type`."""
-    if norm_type not in (None, "LN"):
-        raise ConfigError(
-            f"policy.model.norm_type must be None or 'LN', got {norm_type!r}: statistics of a batch would differ "
-            "between ranks. Use 'LN', layer normalisation, whose statistics are those of each sample."
-        )
+    own = "Its statistics of a batch would differ between ranks: use 'LN', layer normalisation of each sample."
+    check_choice("norm_type", norm_type, (None, "LN"), elsewhere={"BN": own})
 
 
 class PreNormBlock(nn.Module):

@@ -114,9 +114,8 @@ class Policy(Checkpointed):
             )
         on_gpu = cfg.cuda and torch.cuda.is_available()
         self._device = torch.device(f"cuda:{get_local_rank() % torch.cuda.device_count()}" if on_gpu else "cpu")
-        create_input = partial(torch.tensor, device=self._device)
-        self._schedules = Schedules(cfg, type(self), create_input, partial(torch.tensor, dtype=torch.float64))
-        self._cfg = cfg = self._schedules.cfg  # a copy if there are schedules, whose numbers change
+        self.schedules = Schedules(cfg, type(self), self._device)
+        self._cfg = cfg = self.schedules.cfg  # a copy if there are schedules, whose numbers change
         self._model = (model if model is not None else self._create_model()).to(self._device)
         if uses_ddp(cfg) and cfg.ddp.sync_batchnorm:
             self._model = synchronize_batchnorm(self._model)
@@ -137,7 +136,7 @@ class Policy(Checkpointed):
         self._modules = networks.modules_of(self)
         networks.broadcast_networks(self._modules)  # last, so that target networks are included
         self._drifting = networks.drifting_buffers(self._modules) if cfg.multi_gpu else []
-        self._schedules.set_numbers()
+        self.schedules.set_numbers()
         averages = cfg.eval.average and "learn" in enable_field
         self._average = WeightAverage(self._model, cfg.eval.average) if averages else None
         self._noisy = list(noisy_layers(self._model).values())
@@ -168,20 +167,11 @@ class Policy(Checkpointed):
         """`cfg.policy`, in which every key that has a schedule has the current number."""
         return self._cfg
 
-    @property
-    def iteration(self) -> int:
-        """The number of learner iterations so far."""
-        return self._schedules.iteration
-
-    def follower(self, path: str) -> float:
-        """Return the number at a dotted key of `cfg.policy` for another part of the run, see `Schedules.follower`."""
-        return self._schedules.follower(path)
-
     # What the learner calls.
 
     def learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         """Take one optimizer step on a batch, and return figures, see `_forward_learn`; a collective call."""
-        self._schedules.set_numbers()
+        self.schedules.set_numbers()
         output = self._forward_learn(self._ready(batch))
         if self._agents is not None and "priority" in output:
             output["priority"] = output["priority"].view(len(batch["action"]), -1).mean(1)
@@ -192,8 +182,8 @@ class Policy(Checkpointed):
             networks.average_buffers(self._drifting)
         if self._average is not None:
             self._average.update()
-        self._schedules.count_iteration()
-        return self._schedules.figures | output | self._figures | self._optimizers.figures()
+        self.schedules.count_iteration()
+        return self.schedules.figures | output | self._figures | self._optimizers.figures()
 
     def loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of a batch, a scalar, and detached figures, see `_loss`; nothing changes."""
@@ -223,7 +213,7 @@ class Policy(Checkpointed):
 
     def monitor_vars(self) -> list[str]:
         """Return the names of the figures to log, see `_monitor_vars_learn`, and of the schedules."""
-        return [*self._monitor_vars_learn(), *self._schedules.figures]
+        return [*self._monitor_vars_learn(), *self.schedules.figures]
 
     def _ready(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Set training mode; return the batch in the form that losses expect, with noise. Noise in the batch is kept.
@@ -241,8 +231,8 @@ class Policy(Checkpointed):
 
     def begin_collect(self, envstep: int) -> dict[str, Any]:
         """Begin a collect; return the keyword arguments of `act` in it, such as epsilon."""
-        self._schedules.count_collect(envstep)
-        self._schedules.set_numbers()
+        self.schedules.count_collect(envstep)
+        self.schedules.set_numbers()
         kwargs = self._begin_collect(envstep)
         if "eps" in kwargs:
             self._figures["epsilon"] = torch.tensor(kwargs["eps"])
@@ -297,7 +287,7 @@ class Policy(Checkpointed):
             self._reset_collect(env_id)
             return
         if env_id is None:  # a new evaluation
-            self._schedules.set_numbers()
+            self.schedules.set_numbers()
             self._eval_random.manual_seed(0)
         self._reset_eval(env_id)
 

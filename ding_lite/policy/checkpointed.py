@@ -21,7 +21,7 @@ class Checkpointed:
 
     normalizer: Normalizer
     _model: nn.Module
-    _schedules: Schedules
+    schedules: Schedules
     _optimizers: Optimizers
     _target_networks: dict[str, TargetNetwork]
     _average: WeightAverage | None
@@ -30,7 +30,7 @@ class Checkpointed:
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that learning changes; it is the same on all ranks."""
-        state = self._state_dict_learn() | {"schedules": self._schedules.state_dict()}
+        state = self._state_dict_learn() | {"schedules": self.schedules.state_dict()}
         if self._average is not None:
             state["average"] = self._average.state_dict()
         return state | ({"normalizer": self.normalizer.state_dict()} if self.normalizer.active else {})
@@ -43,14 +43,14 @@ class Checkpointed:
         goes_on = "optimizer" in state
         self._load_state_dict_learn(state if goes_on else _evaluated(state))
         if goes_on:
-            self._schedules.load_state_dict(state["schedules"])
+            self.schedules.load_state_dict(state["schedules"])
         if self._average is not None:
             self._average.load_state_dict(state.get("average") if goes_on else None)
         self.normalizer.load(state.get("normalizer", {}))
 
     def state_to_act(self) -> dict[str, Any]:
         """Return what `load_to_act` restores, for a copy of this policy that collects."""
-        state = {"model": self._model.state_dict(), "schedules": self._schedules.state_dict()}
+        state = {"model": self._model.state_dict(), "schedules": self.schedules.state_dict()}
         return state | {"normalizer": self.normalizer.state_dict()}
 
     def load_to_act(self, state: dict[str, Any]) -> None:
@@ -60,7 +60,7 @@ class Checkpointed:
         """
         self._model.load_state_dict(_evaluated(state)["model"])
         if "schedules" in state:  # exploration continues with the numbers that it had
-            self._schedules.load_state_dict(state["schedules"])
+            self.schedules.load_state_dict(state["schedules"])
         self.normalizer.load(state.get("normalizer", {}))
 
     def local_state_dict(self) -> dict[str, Any]:

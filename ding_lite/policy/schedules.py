@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
+import torch
 from easydict import EasyDict
+from torch import Tensor
 
 from ding_lite.utils.key import SECTIONS, get_key, set_key
 from ding_lite.utils.schedule import Scheduled, find_schedules
@@ -29,26 +29,18 @@ class Schedules:
     Args:
         cfg: the compiled `cfg.policy`.
         policy_cls: the policy's class, which declares the keys.
-        create_input: turns a number that a compiled or captured loss may read into a tensor, which is then filled:
+        device: where to keep a number that a compiled or captured loss may read, as a tensor, which is then filled:
             such a loss treats other numbers as constants.
-        create_figure: turns a number into a figure for the log.
 
     Attributes:
         cfg: the config for the policy to read; `cfg` itself if it has no schedules.
         figures: the current numbers, for the log.
     """
 
-    def __init__(
-        self,
-        cfg: EasyDict,
-        policy_cls: type,
-        create_input: Callable[[float], Any] = float,
-        create_figure: Callable[[float], Any] = float,
-    ) -> None:
+    def __init__(self, cfg: EasyDict, policy_cls: type, device: torch.device) -> None:
         self._schedules = find_schedules(cfg, policy_cls)
         self._counts = {"env_step": 0, "iteration": 0, "collect": -1}  # -1: no collect has begun
-        self.figures: dict[str, Any] = {}
-        self._create_figure = create_figure
+        self.figures: dict[str, Tensor] = {}
         self._places: dict[str, tuple[EasyDict, str]] = {}  # the section of the config and the key of each schedule
         self._read_counts = {schedule.by for schedule in self._schedules.values()}
         self._set_at: list[int] = []  # values of these counts when the numbers were last set
@@ -58,7 +50,7 @@ class Schedules:
             self.cfg = EasyDict({**cfg, **{name: copy.deepcopy(cfg[name]) for name in SECTIONS if name in cfg}})
         for path, number in self._followers.items():
             is_input = (cfg.compile or cfg.cuda) and not path.startswith(OUTSIDE_LOSSES)
-            set_key(self.cfg, path, create_input(float(number)) if is_input else number)
+            set_key(self.cfg, path, torch.tensor(float(number), device=device) if is_input else number)
             section, _, name = path.rpartition(".")
             self._places[path] = get_key(self.cfg, section) if section else self.cfg, name
 
@@ -82,7 +74,7 @@ class Schedules:
         self._set_at = counts
         for path, (section, name) in self._places.items():
             number = self._number(path)
-            self.figures[path.removeprefix("learn.")] = self._create_figure(number)
+            self.figures[path.removeprefix("learn.")] = torch.tensor(number, dtype=torch.float64)
             if isinstance(section[name], float):
                 section[name] = number
             else:

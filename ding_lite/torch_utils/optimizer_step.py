@@ -373,11 +373,7 @@ class Optimizers(dict[str, OptimizerStep]):
         return optimizer
 
     def finish(self) -> None:
-        """Complete the check of the last step. On a GPU, its result is known only now.
-
-        Raises:
-            NonFiniteError: its loss or gradient was not finite, and `policy.learn.on_nonfinite` is 'stop'.
-        """
+        """Complete the check of the last step, see `StepCheck.finish`. On a GPU, its result is known only now."""
         for optimizer in self.values():
             optimizer.check.finish()
 
@@ -400,10 +396,6 @@ class Optimizers(dict[str, OptimizerStep]):
         return states.get(ALONE) or {"optimizer": states}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that `state_dict` returned.
-
-        Raises:
-            ValueError: a moment does not have the shape of its parameters.
-        """
+        """Restore a state that `state_dict` returned, see `OptimizerStep.load_state_dict`."""
         for name, optimizer in self.items():
             optimizer.load_state_dict(state if name == ALONE else state["optimizer"][name])

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
 
 def tree_map(fn: Callable[..., Any], tree: Any, *others: Any) -> Any:
     """Apply a function to the leaves of nested dicts. Everything that is not a dict is a leaf.
@@ -49,10 +47,3 @@ def write_row(rows: Any, index: int, row: Any) -> None:
             write_row(part, index, row[key])
     else:
         rows[index] = row
-
-
-def lengthen(rows: np.ndarray, length: int) -> np.ndarray:
-    """Return a copy of an array `[R, ...]` with `length` rows; those after the first R are not initialised."""
-    longer = np.empty((length, *rows.shape[1:]), rows.dtype)
-    longer[: len(rows)] = rows
-    return longer

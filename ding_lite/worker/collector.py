@@ -21,7 +21,7 @@ from ding_lite.envs.restorable import RestorableVectorEnv
 from ding_lite.utils.checkpoint.file import CheckpointError, storable, to_arrays, to_tensors
 from ding_lite.utils.ranks.collectives import allreduce_data
 from ding_lite.utils.ranks.heartbeat import heartbeat
-from ding_lite.utils.tree import lengthen, tree_map
+from ding_lite.utils.tree import tree_map
 
 
 class Player(Protocol):
@@ -238,7 +238,7 @@ class RolloutRows:
     def reserve(self, n_step: int) -> None:
         """Make room for at least `n_step` rows. Rows that have been written are kept."""
         if n_step > self.capacity:
-            self._columns = tree_map(lambda rows: lengthen(rows, n_step), self._columns)
+            self._columns = tree_map(lambda rows: np.resize(rows, (n_step, *rows.shape[1:])), self._columns)
             self.capacity = n_step
 
     def write_obs(self, t: int, obs: Any) -> Any:

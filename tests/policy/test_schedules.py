@@ -176,7 +176,7 @@ def test_every_learning_rate_of_every_policy_follows_its_schedule(name: str) -> 
         cfg.learn[path.removeprefix("learn.")] = linear(number, 0.0, 4, "iteration")
     policy_cls: Any = POLICY_REGISTRY[name]
     policy: Policy = policy_cls(cfg)
-    policy._schedules._counts["iteration"] = 2  # half of the way
+    policy.schedules._counts["iteration"] = 2  # half of the way
     for optimizer in policy._optimizers.values():
         optimizer._set_options()
     found = {float(rate) for key, rate in policy._optimizers.figures().items() if key.endswith("learning_rate")}

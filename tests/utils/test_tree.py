@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from ding_lite.utils.tree import dotted_items, lengthen, tree_leaves, tree_map
+from ding_lite.utils.tree import dotted_items, tree_leaves, tree_map
 
 
 def test_a_function_is_applied_to_the_leaves_of_several_trees_with_the_same_keys() -> None:
@@ -22,11 +20,3 @@ def test_what_is_no_dict_is_a_leaf() -> None:
 def test_dotted_keys_lead_to_the_leaves_and_an_empty_dict_is_one() -> None:
     tree = {"a": 1, "b": {"c": [2], "d": {}}, "e": {"f": {"g": None}}}
     assert dict(dotted_items(tree)) == {"a": 1, "b.c": [2], "b.d": {}, "e.f.g": None}
-
-
-def test_a_longer_array_begins_with_the_rows_of_the_shorter_one() -> None:
-    rows_NO = np.arange(6, dtype=np.uint8).reshape(2, 3)
-    longer = lengthen(rows_NO, 5)
-    assert longer.shape == (5, 3)
-    assert longer.dtype == np.uint8
-    np.testing.assert_array_equal(longer[:2], rows_NO)

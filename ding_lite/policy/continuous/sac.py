@@ -98,7 +98,7 @@ class SACPolicy(Policy):
         self._add_optimizer("critic", self._model.critic, learn.learning_rate_q)
         self._add_optimizer("actor", self._model.actor, learn.learning_rate_policy)
         self._alpha = Coefficient(learn.alpha, learn.log_space).to(self._device, self._dtype)
-        self._alpha_is_scheduled = isinstance(self._schedules.follower("learn.alpha"), Scheduled)
+        self._alpha_is_scheduled = isinstance(self.schedules.follower("learn.alpha"), Scheduled)
         if learn.auto_alpha:
             self._add_optimizer("alpha", self._alpha, learn.learning_rate_alpha)
         self._target_critic = self._add_target("critic")

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import gymnasium
 import torch
 from easydict import EasyDict
+from gymnasium import spaces
 from torch import Tensor, nn
 
 from ding_lite.policy.base import Policy
@@ -26,9 +26,7 @@ LOSS_KEYS: dict[str, Any] = dict(
     entropy_weight=Key(0.01, "weight of the entropy bonus"),
     ppo_param_init=Key(False, "initialise weights orthogonally, small ones in the policy's last layer"),
 )
-DISTRIBUTIONS: tuple[type, ...] = (
-    *(gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete, gymnasium.spaces.Box, gymnasium.spaces.Dict),
-)
+DISTRIBUTIONS: tuple[type, ...] = (spaces.Discrete, spaces.MultiDiscrete, spaces.Box, spaces.Dict)
 
 
 def init_parameters(model: nn.Module, policy: EasyDict) -> nn.Module:

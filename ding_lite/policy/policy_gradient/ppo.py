@@ -126,7 +126,7 @@ class PPOPolicy(Policy):
         self.remembers = find_core(cfg.model) is not None
         self._adapted_kl_beta: float | None = None  # value after changes by `kl_adaptive`
         super().__init__(cfg, *args, **kwargs)
-        self._kl_is_scheduled = isinstance(self._schedules.follower("learn.kl_beta"), Scheduled)
+        self._kl_is_scheduled = isinstance(self.schedules.follower("learn.kl_beta"), Scheduled)
 
     def _create_model(self) -> nn.Module:
         return init_parameters(super()._create_model(), self._cfg)

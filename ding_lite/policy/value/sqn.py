@@ -74,7 +74,7 @@ class SQNPolicy(Policy):
 
     def _init_learn(self) -> None:
         learn, num_actions = self._cfg.learn, self._cfg.model.get("action_shape")
-        largest = max(self._schedules.numbers("learn.target_entropy"))
+        largest = max(self.schedules.numbers("learn.target_entropy"))
         if num_actions is not None and largest >= math.log(num_actions):
             raise ConfigError(
                 f"policy.learn.target_entropy={largest} cannot be reached: the entropy of {num_actions} "

@@ -120,8 +120,6 @@ def all_gather_object(value: Any) -> list[Any]:
 
 def all_gather_tensor(own: Tensor) -> Tensor:
     """Return a tensor `[...]` of each of R ranks as one, `[R, ...]`; all ranks must pass the same shape and dtype."""
-    if get_world_size() == 1:
-        return own[None]
     table_R = own.new_zeros(get_world_size(), *own.shape)
     table_R[get_rank()] = own
     return allreduce_data(table_R)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 
 class _Waiting:
@@ -22,6 +23,7 @@ class _Waiting:
         self.ended += 1
 
 
+@dataclass(slots=True)
 class _Progress:
     """What the main thread tells the watchdog's thread, and hears from it.
 
@@ -35,14 +37,13 @@ class _Progress:
         others_asked: the same number of the ranks that the watchdog hears of.
     """
 
-    __slots__ = ("asked", "count", "failure", "near", "others_asked", "run", "stage")
-
-    def __init__(self) -> None:
-        self.count, self.stage = 0, ""
-        self.failure: BaseException | None = None
-        self.run = self.others_asked = 0
-        self.asked = memoryview(bytearray(8)).cast("q")
-        self.near: list[memoryview[int]] = []
+    count: int = 0
+    stage: str = ""
+    failure: BaseException | None = None
+    run: int = 0
+    asked: memoryview[int] = field(default_factory=lambda: memoryview(bytearray(8)).cast("q"))
+    near: list[memoryview[int]] = field(default_factory=list)
+    others_asked: int = 0
 
 
 progress, _waits = _Progress(), _Waiting()

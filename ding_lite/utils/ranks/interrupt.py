@@ -7,9 +7,8 @@ import signal
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
-from typing import Any
 
 from ding_lite.utils.ranks.heartbeat import progress, stop_requested
 
@@ -59,7 +58,7 @@ class InterruptGuard:
     def __init__(self, rank: int = 0) -> None:
         self.signum: int | None = None
         self._rank, self._pid = rank, os.getpid()
-        self._previous: dict[signal.Signals, Any] = {}
+        self._stack = ExitStack()
 
     @property
     def requested(self) -> bool:
@@ -68,14 +67,13 @@ class InterruptGuard:
 
     def __enter__(self) -> InterruptGuard:
         progress.run += 1
-        if threading.current_thread() is threading.main_thread():
-            self._previous = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        self._stack.enter_context(restoring_signals())
+        for number in SIGNALS if threading.current_thread() is threading.main_thread() else ():
+            signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *error: object) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not installed from python
-        self._previous = {}
+        self._stack.close()
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         if os.getpid() != self._pid:  # a forked worker inherits this handler, but nothing there reads `requested`
