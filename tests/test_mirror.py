@@ -17,6 +17,7 @@ COVERED = {
     "distributed/test_rpc.py": ["entry/serial_entry_rpc.py"],
     "entry/test_serial_entry.py": ["entry/experiment.py"],
     "entry/test_reporter.py": ["entry/summary.py"],
+    "worker/replay/test_sqil.py": ["entry/serial_entry_sqil.py"],
     "entry/test_resume.py": ["entry/keeper.py"],
     "entry/test_actors.py": ["entry/actor_process.py"],
     "policy/continuous/test_ensembles.py": [

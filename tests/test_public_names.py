@@ -21,7 +21,7 @@ NAMES = {
         Callback LaunchError League RolloutDataset collect_demo_data evaluate_checkpoint find_pipeline launch
         serial_pipeline serial_pipeline_bc serial_pipeline_offline serial_pipeline_onpolicy
         serial_pipeline_reward_model_offpolicy
-        serial_pipeline_reward_model_onpolicy serial_pipeline_rpc
+        serial_pipeline_reward_model_onpolicy serial_pipeline_rpc serial_pipeline_sqil
     """,
     "ding_lite.envs": """
         ENV_DEFAULTS EnvError EnvSpec EpisodeMonitor LastStep check_env create_vector_env derive_seeds make_gymnasium
@@ -75,8 +75,9 @@ NAMES = {
     """,
     "ding_lite.worker": """
         DatasetError EpisodeCollector Evaluator Learner LoaderError OfflineDataset OfflineLoader Player
-        PrioritizedReplayBuffer PrioritizedSampler ReplayBuffer Ring SampleCollector SequenceReplayBuffer SequenceView
-        SumTree TransitionView UniformReplayBuffer UniformSampler create_ring_and_view read_dataset
+        PrioritizedReplayBuffer PrioritizedSampler ReplayBuffer Ring SQILReplayBuffer SampleCollector
+        SequenceReplayBuffer SequenceView SumTree TransitionView UniformReplayBuffer UniformSampler
+        create_ring_and_view read_dataset
     """,
 }
 PUBLIC = {module: names.split() for module, names in NAMES.items()}

@@ -27,5 +27,6 @@ if TYPE_CHECKING:
     from ding_lite.entry.serial_entry_offline import serial_pipeline_bc as serial_pipeline_bc
     from ding_lite.entry.serial_entry_offline import serial_pipeline_offline as serial_pipeline_offline
     from ding_lite.entry.serial_entry_rpc import serial_pipeline_rpc as serial_pipeline_rpc
+    from ding_lite.entry.serial_entry_sqil import serial_pipeline_sqil as serial_pipeline_sqil
 else:
     __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

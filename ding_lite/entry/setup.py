@@ -34,6 +34,7 @@ from ding_lite.config import compile_config, set_shapes
 from ding_lite.config.shapes import divide, share, total
 from ding_lite.entry.pipelines import check_pipeline
 from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
+from ding_lite.envs.actions import ActionUnits
 from ding_lite.envs.spaces import load_spec
 from ding_lite.policy import Policy
 from ding_lite.reward_model import RewardModel
@@ -196,6 +197,8 @@ class RunSetup:
             seed=derive_seeds(cfg.seed, get_rank(), "replay", n=1)[0],
             **options,
         )
+        assert self.spec.env_action_space is not None
+        replay.fit(self.spec.observation_space, ActionUnits(self.spec.env_action_space, cfg.env.act_scale))
         if policy.get("cuda_graph") == "auto" and replay.ring.device.type == "cuda":
             replay.graphs = CudaGraphs(), CudaGraphs()
         return replay

@@ -26,5 +26,6 @@ if TYPE_CHECKING:
     from ding_lite.worker.replay.prioritized import SumTree as SumTree
     from ding_lite.worker.replay.ring import Ring as Ring
     from ding_lite.worker.replay.sequence import SequenceView as SequenceView
+    from ding_lite.worker.replay.sqil import SQILReplayBuffer as SQILReplayBuffer
 else:
     __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -62,7 +62,7 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         action_units: the units of the actions, 'env' or 'policy'; empty: unknown.
         reward_norm: how rewards change before they are summed. 'normalize': their mean is 0 and their variance 1;
             'iql_locomotion': the returns of whole trajectories differ by at most 1000 (Kostrikov et al. 2021,
-            arXiv:2110.06169); or one of `REWARD_SHIFTS`; empty: not at all.
+            arXiv:2110.06169); 'ones': each is 1; or one of `REWARD_SHIFTS`; empty: not at all.
 
     Attributes:
         columns: the columns, as tensors.
@@ -121,6 +121,8 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         reward_R, kind = self.columns["reward"], self._reward_norm
         if not kind:
             return reward_R
+        if kind == "ones":
+            return torch.ones_like(reward_R)
         if kind in REWARD_SHIFTS:
             shift, factor = REWARD_SHIFTS[kind]
             return (reward_R - shift) * factor

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -36,6 +36,11 @@ from ding_lite.worker.replay.actor_rings import ActorRings
 from ding_lite.worker.replay.ring import Ring, Sampler, View
 from ding_lite.worker.replay.sequence import SequenceView
 from ding_lite.worker.replay.state import load_replay_state, replay_state
+
+if TYPE_CHECKING:
+    import gymnasium
+
+    from ding_lite.envs.actions import ActionUnits
 
 GATHER_AT_ONCE = {"cpu": 2**20, "cuda": 2**28}  # bytes; smaller batches are gathered together, by the device
 
@@ -129,6 +134,9 @@ class ReplayBuffer:
         """Set the priorities `[B]` of samples; `index` `[B]` is that of their batch."""
         self.sampler.update(index, priority)
 
+    def fit(self, observation_space: gymnasium.Space[Any], units: ActionUnits) -> None:
+        """Fit what the buffer has read from elsewhere to an environment, see `OfflineDataset.fit`; here nothing."""
+
     def truncate(self, env_index_K: Tensor, obs: Any) -> None:
         """Truncate the running trajectories of some environments after the newest row, see `Ring.truncate`.
 
@@ -171,6 +179,10 @@ class UniformSampler:
         row_B = self._rng.integers(starts.start, starts.stop, number)
         place_B = ring.places(row_B, self._rng.integers(ring.num_envs, size=number))
         return {"index": torch.from_numpy(place_B).to(ring.device)}
+
+    def integers(self, high: int, number: int) -> Tensor:
+        """Return this many integers from 0 to below `high`, drawn uniformly."""
+        return torch.from_numpy(self._rng.integers(high, size=number))
 
     def update(self, index: Tensor, priority: Tensor) -> None:
         """Do nothing: priorities are not used."""
