@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
@@ -18,11 +16,10 @@ from ding_lite.envs.masks import MASK, WRAPPER, find_mask_space, mask_side
 from ding_lite.envs.returned import OLD_INTERFACE, EnvError
 from ding_lite.envs.seeded_env import SeededEnv
 from ding_lite.envs.spaces import EnvSpec
-from ding_lite.utils.registry import ConfigError, UserError, closest, place_of
+from ding_lite.utils.registry import ConfigError, UserError, place_of
 from ding_lite.utils.tree import tree_leaves
 
 OLD_SIGNS = ("values to unpack", "unexpected keyword argument 'seed'", "unexpected keyword argument 'options'")
-VERSION = re.compile(r"-v\d+$")  # the version at the end of an id
 
 
 def given_id(env_id: str | None) -> str:
@@ -37,23 +34,9 @@ def find_id(env_id: str | None) -> Any:
     env_id = given_id(env_id)
     try:
         return gymnasium.spec(env_id)
-    except gymnasium.error.NamespaceNotFound as error:
-        namespace, _, name = env_id.partition("/")
-        known = [  # similar ids of the same kind: among all ids, the most similar one is seldom meant
-            key
-            for key in gymnasium.registry
-            if key.endswith(f"/{name}") or closest(namespace, [key.rpartition("/")[0]])
-        ]
-        hint = (
-            closest(env_id, known) or f" Install its package, or name the module that registers it: 'module:{env_id}'."
-        )
-        raise ConfigError(f"env.env_id: gymnasium knows no '{env_id}'.{hint}") from error
-    except (gymnasium.error.Error, ModuleNotFoundError) as error:
-        names = {VERSION.sub("", key): key for key in gymnasium.registry}  # a version makes all ids look alike
-        similar = difflib.get_close_matches(VERSION.sub("", env_id)[:100], names, n=1, cutoff=0.7)
-        hint = f" Did you mean '{names[similar[0]]}'?" if similar else ""
+    except (gymnasium.error.Error, ModuleNotFoundError) as error:  # which suggests a similar id
         raise ConfigError(
-            f"env.env_id: gymnasium knows no '{env_id}'.{hint} An environment of your own: import the module that "
+            f"env.env_id: gymnasium knows no '{env_id}' ({error}). An environment of your own: import the module that "
             f"registers it, or name it, 'module:{env_id}'."
         ) from error
 

@@ -51,7 +51,7 @@ train -c {c} submit.nodes=2 | submit.nodes=2 is an option of a cluster: add --su
 -m eval --ckpt x --submit local | leave out --nproc, --max-restarts, --divide and --submit
 train -c {c} -s 0 1 -s 0 | -s: seed 0 is given twice
 train -c {c} -s 0 1 policy.learn.bacth_size=3 | Did you mean 'policy.learn.batch_size'?
-new CartPoel-v1 | Did you mean 'CartPole-v1'?
+new CartPoel-v1 | Did you mean: `CartPole`?
 new CartPole-v1 dqm | Did you mean 'dqn'?
 new CartPole-v1 sac | Policy 'sac' expects Box actions, got Discrete(2)
 new Pendulum-v1 pg | Policy 'pg' hardly learns continuous actions: use 'ppo' or 'sac'

@@ -246,7 +246,7 @@ def test_check_env_reports_the_spaces_that_the_vector_has(manager: str) -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"env_id": "CartPol-v1"}, r"env\.env_id.*'CartPol-v1'.*Did you mean 'CartPole-v\d'"),
+        ({"env_id": "CartPol-v1"}, r"env\.env_id.*'CartPol-v1'.*Did you mean: `CartPole`"),
         ({"env_id": None}, r"env\.env_id is not set"),
         ({"env_id": "no_such_module:Env-v0"}, r"no 'no_such_module:Env-v0'.*the module that registers it"),
         ({"env_id": "CartPole-v1", "kwargs": {"gravty": 1}}, r"env\.kwargs \{'gravty': 1\}.*gravty"),
