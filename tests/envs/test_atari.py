@@ -242,3 +242,8 @@ def test_the_number_of_no_ops_is_drawn_for_each_game() -> None:
         noops = info["episode_frame_number"]
         assert (noops.min() >= low, noops.max() <= high) == (True, True)
         assert len(set(noops.tolist())) > 2 or noop_max == 0
+
+
+def test_a_run_does_not_depend_on_the_number_of_threads() -> None:
+    runs = [play(make("breakout", 4, num_threads=threads), 60) for threads in (1, 2)]
+    assert_same(*runs)

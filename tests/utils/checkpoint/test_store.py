@@ -3,7 +3,8 @@
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 
 from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint, save_checkpoint
 from ding_lite.utils.checkpoint.store import CheckpointStore, Loaded, load_file
+from tests.utils.checkpoint.test_file import Evil
 
 
 def save(store: CheckpointStore, number: int, train_iter: int | None = None) -> str | None:
@@ -264,3 +266,45 @@ def test_a_record_of_the_wrong_types_is_refused(tmp_path: Path, record: Any) -> 
 
 
 # A kill.
+
+
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """Lose the right to read everything, which tests that are run by root would have."""
+    user = os.geteuid()
+    try:
+        os.seteuid(65534 if user == 0 else user)
+        yield
+    finally:
+        os.seteuid(user)
+
+
+@pytest.mark.parametrize("where", ["file", "directory"])
+def test_what_may_not_be_read(tmp_path: Path, where: str) -> None:
+    filled(tmp_path / "ckpt", 10, 20)
+    for folder in (tmp_path, *tmp_path.parents[:3]):  # pytest makes one more folder for each of several workers
+        folder.chmod(folder.stat().st_mode | 0o755)
+    part = tmp_path / "ckpt" / "iteration_20.rank_0.pth.tar"
+    (part if where == "file" else tmp_path / "ckpt").chmod(0)
+    with unprivileged():
+        if where == "file":
+            assert "iteration_20.rank_0.pth.tar': Permission denied" in newest(tmp_path / "ckpt", 10).skipped[0]
+        else:
+            with pytest.raises(CheckpointError, match=r"Cannot list '.*ckpt': Permission denied\.$"):
+                CheckpointStore(str(tmp_path / "ckpt"), 3)
+    (tmp_path / "ckpt").chmod(0o755)
+
+
+def test_whoever_forges_a_part_and_its_checksum_still_runs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.save(
+        {"format": "ding_lite", "version": 1, "state": {"evil": Evil(tmp_path / "was_here")}},
+        "iteration_1.rank_0.pth.tar",
+    )
+    monkeypatch.setattr("ding_lite.utils.checkpoint.file._checksum", lambda *_: "forged")
+    save_checkpoint("iteration_1.pth.tar", {"number": 1}, {"name": "iteration_1", "parts": ["forged"]})
+    with pytest.raises(CheckpointError, match=r"rank_0.*could run code"):
+        load_file("iteration_1.pth.tar")
+    assert not (tmp_path / "was_here").exists()

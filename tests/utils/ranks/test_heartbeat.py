@@ -66,3 +66,10 @@ def test_a_cause_that_cannot_be_recorded_is_no_second_failure(tmp_path: Path, mo
     monkeypatch.delenv("TORCHELASTIC_ERROR_FILE", raising=False)
     record_cause("boom")
     record_cause("boom", str(tmp_path / "no" / "folder" / "file"))
+
+
+def test_a_process_that_was_suspended_is_not_taken_for_a_hang(tmp_path: Path) -> None:
+    # 10 s without progress, 8 s of them stopped, which count as 2 s at most: 4 s, where 8 s are a hang.
+    stop = "import os\nos.system(f'(sleep 1; kill -STOP {os.getpid()}; sleep 8; kill -CONT {os.getpid()}) &')"
+    done = run(f"{stop}\nheartbeat('collect')\ntime.sleep(10)", tmp_path, DING_LITE_TIMEOUT="6")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
