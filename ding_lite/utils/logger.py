@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -34,7 +35,8 @@ LINE_PERIOD = 30.0  # seconds between two plain lines
 class ExperimentLogger(AbstractContextManager[Any]):
     """Writes the log files and the terminal output on rank 0. Other ranks print only warnings, with their number.
 
-    The terminal output goes to stderr, where it does not disturb what a script prints.
+    The terminal output goes to stderr, where it does not disturb what a script prints, and also into a file that stdout
+    is redirected into.
 
     If a file cannot be written, for instance because the disk is full, this is reported once and training continues.
 
@@ -48,6 +50,7 @@ class ExperimentLogger(AbstractContextManager[Any]):
         self._exp_dir, self._rank, self._axis = exp_dir, rank, axis
         self._result = os.path.abspath(os.path.join(exp_dir, "result.json"))  # the current directory may change
         self._complained = False
+        self._copies = rank == 0 and _stdout_is_another_file()
         self._next_flush = 0.0  # when to flush the events, in seconds of time.monotonic()
         if rank == 0:
             events_dir = os.path.join(exp_dir, "log", "serial")
@@ -138,7 +141,11 @@ class ExperimentLogger(AbstractContextManager[Any]):
         self.close()
 
     def _say(self, message: str, level: str) -> None:
-        console(message if level == "INFO" else f"{level} {message}")
+        line = message if level == "INFO" else f"{level} {message}"
+        console(line)
+        if self._copies:
+            with self._tolerant():
+                print(line, flush=True)
         with self._tolerant():
             self._text.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {level} {message}\n".encode())
             self._text.flush()
@@ -176,6 +183,15 @@ class ExperimentLogger(AbstractContextManager[Any]):
             if not self._complained:
                 self._complained = True
                 console(f"WARNING cannot write to '{self._exp_dir}': {error.strerror}; training continues unrecorded.")
+
+
+def _stdout_is_another_file() -> bool:
+    """Return whether stdout is redirected into a file, as by `> log.txt`, into which stderr does not go too."""
+    try:
+        out, error = os.fstat(sys.stdout.fileno()), os.fstat(sys.stderr.fileno())
+    except (OSError, ValueError, AttributeError):  # closed, or replaced by an object
+        return False
+    return stat.S_ISREG(out.st_mode) and not os.path.samestat(out, error)
 
 
 def _plain(value: Any) -> Any:

