@@ -68,6 +68,7 @@ setup(
         "envpool": ENVPOOL,
         "mujoco": ["gymnasium[mujoco]>=1.3"],
         "minigrid": MINIGRID,
+        "lbforaging": ["lbforaging>=2.0"],
         "pettingzoo": ["pettingzoo>=1.25", "mpe2>=1.0", "pygame-ce>=2.5"],  # the games import pygame
         "offline": OFFLINE,
         "lightning": LIGHTNING,

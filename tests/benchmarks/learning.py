@@ -111,6 +111,11 @@ RUNS = {
         ("policy.model.mixer=False", "env.stop_value=7"),
         mode="serial",
     ),
+    "foraging_qmix": Run("lbforaging/config/foraging_qmix_config.py", 2_000_000, mode="serial"),
+    "foraging_vdn": Run(
+        "lbforaging/config/foraging_qmix_config.py", 2_000_000, ("policy.model.mixer=False",), mode="serial"
+    ),
+    "foraging_mappo": Run("lbforaging/config/foraging_mappo_config.py", 2_000_000),
     "hybrid_ddpg": Run("gym_hybrid/config/gym_hybrid_ddpg_config.py", 400_000, mode="serial"),
     "hybrid_pdqn": Run("gym_hybrid/config/gym_hybrid_pdqn_config.py", 400_000, mode="serial"),
     "hybrid_ppo": Run("gym_hybrid/config/gym_hybrid_hppo_config.py", 400_000),

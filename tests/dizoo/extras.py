@@ -10,6 +10,7 @@ EXTRAS = {
     "lunarlander": "Box2D",
     "mujoco": "mujoco",
     "minigrid": "minigrid",
+    "lbforaging": "lbforaging",
     "connect_four": "pettingzoo",
     "pettingzoo": "mpe2",
 }  # env.type: the package

