@@ -29,6 +29,7 @@ COVERED = {
     ],
     "model/test_models.py": ["model/discrete_qac.py"],
     "policy/offline/test_bcq.py": ["model/bcq.py"],
+    "policy/offline/test_dt.py": ["model/decision_transformer.py"],
     "model/test_qmix.py": ["model/agents.py"],
     "policy/policy_gradient/test_coma.py": ["model/coma.py"],
     "policy/policy_gradient/test_mappo.py": ["model/mavac.py"],

@@ -27,7 +27,8 @@ NAMES = {
         ENV_DEFAULTS EnvError EnvSpec EpisodeMonitor LastStep check_env create_vector_env derive_seeds make_gymnasium
     """,
     "ding_lite.model": """
-        ACER ActorCritic BC BCQ BDQ C51DQN COMA ContinuousBC ContinuousQAC ConvEncoder DQN DRQN DiscreteBC DiscreteHead
+        ACER ActorCritic BC BCQ BDQ C51DQN COMA ContinuousBC ContinuousQAC ConvEncoder DQN DRQN DecisionTransformer
+        DiscreteBC DiscreteHead
         DiscreteMAQAC DiscreteQAC DistributionHead DuelingHead FCEncoder FQF FractionHead GTrXL HAVAC HybridQAC
         IMPALAConvEncoder
         IQN MADQN MAVAC MLP NoisyLinear PDQN PG PPG QAC QACDIST QACEnsemble QACQuantile QMix QRDQN QVAC
@@ -35,7 +36,7 @@ NAMES = {
     """,
     "ding_lite.policy": """
         A2CPolicy ACERPolicy BCPolicy BCQPolicy BDQPolicy C51Policy COMAPolicy CQLPolicy D4PGPolicy DDPGPolicy DQNPolicy
-        DiscreteCQLPolicy DiscreteSACPolicy EDACPolicy FQFPolicy HAPPOPolicy IMPALAPolicy IQLPolicy IQNPolicy
+        DTPolicy DiscreteCQLPolicy DiscreteSACPolicy EDACPolicy FQFPolicy HAPPOPolicy IMPALAPolicy IQLPolicy IQNPolicy
         MADQNPolicy MAPPOPolicy MDQNPolicy PADDPGPolicy PDQNPolicy
         PGPolicy PPGPolicy PPOOffPolicy PPOPGPolicy PPOPolicy PQNPolicy Policy QMIXPolicy QRDQNPolicy R2D2Policy
         REDQPolicy RainbowDQNPolicy RecurrentSACPolicy RecurrentTD3Policy SACPolicy SQLPolicy SQNPolicy

@@ -204,6 +204,22 @@ HYBRID_POLICIES = {"ddpg": "paddpg"}
 RECURRENT_POLICIES = {"sac": "recurrent_sac", "td3": "recurrent_td3"}
 # Options of the transformer of DI-engine's `r2d2_gtrxl`, and the names that they have in `policy.model.memory`.
 GTRXL_OPTIONS = {"att_layer_num": "layer_num", "att_head_num": "head_num", "gru_bias": "gate_bias"}
+# Keys of DI-engine's Decision Transformer, and the names here; of several values the first counts. Empty: no meaning.
+DT_KEYS = {
+    "policy.model.context_len": "policy.context_len",
+    "dataset.context_len": "policy.context_len",
+    "dataset.rtg_scale": "policy.rtg_scale",
+    "dataset.data_dir_prefix": "policy.collect.data_path",
+    "policy.model.state_dim": "policy.model.obs_shape",
+    "policy.model.act_dim": "policy.model.action_shape",
+    "policy.batch_size": "policy.learn.batch_size",
+    "policy.learning_rate": "policy.learn.learning_rate",
+    "policy.wt_decay": "policy.learn.weight_decay",
+    "policy.clip_grad_norm_p": "policy.learn.grad_clip_value",
+    **dict.fromkeys(("policy.stop_value", "policy.env_name", "policy.evaluator_env_num", "policy.state_std"), ""),
+    **dict.fromkeys(("policy.max_eval_ep_len", "policy.weight_decay", "policy.model.continuous"), ""),
+    "policy.collect.data_type": "",
+}
 # Other names of types and optimizers, and the name used here; with an empty buffer type, policy.priority determines it.
 NAMES: dict[str, dict[str, str]] = {
     "env_manager": {
@@ -310,6 +326,9 @@ def choose_variant(user: dict[str, Any], notes: list[str]) -> None:
     if name == "r2d2_gtrxl":
         _read_transformer(user, notes)
         return
+    if name == "dt" and get_key(user, "policy.model.state_dim") is not None:
+        _read_dt(user, notes)
+        return
     if name in HYBRID_POLICIES and "hybrid" in given_action_spaces(user).values():
         variant, option = HYBRID_POLICIES[name], "action_space='hybrid'"
     elif name in RECURRENT_POLICIES and memory is not None:
@@ -337,6 +356,26 @@ def _read_transformer(user: dict[str, Any], notes: list[str]) -> None:
     ignored = [key for key in unknown if pop_key(user, f"policy.model.{key}")]
     reason = f"; model.{', '.join(ignored)} have no counterpart and are ignored" if ignored else ""
     notes.append(f"policy.type 'r2d2_gtrxl' is 'r2d2' with model.memory={memory} here{reason}.")
+
+
+def _read_dt(user: dict[str, Any], notes: list[str]) -> None:
+    """Replace the keys of DI-engine's Decision Transformer, whose configs have `policy.model.state_dim`.
+
+    Its warm-up is a schedule of the learning rate, and `state_mean` normalises observations.
+    """
+    for old, new in DT_KEYS.items():
+        value = pop_key(user, old)
+        if value is not None and new and get_key(user, new) is None:
+            set_key(user, new, value)
+    user.pop("dataset", None)
+    rate, steps = get_key(user, "policy.learn.learning_rate", 1e-4), pop_key(user, "policy.warmup_steps")
+    if steps is not None and isinstance(rate, float):
+        schedule = dict(type="linear", start=rate / steps, end=rate, over=steps, by="iteration")
+        set_key(user, "policy.learn.learning_rate", schedule)
+    if "state_mean" in (get_key(user, "policy") or {}):
+        pop_key(user, "policy.state_mean")
+        set_key(user, "env.norm_obs", True)
+    notes.append("The keys of DI-engine's 'dt' have other names here, see docs/from_di_engine.md.")
 
 
 def given_action_spaces(user: dict[str, Any]) -> dict[str, Any]:

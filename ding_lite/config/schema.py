@@ -187,7 +187,9 @@ def _constructor_keys(cls: Any, prefix: str, schema: Schema, skip: int = 0) -> S
             own = (declared.low, declared.high)
             low, high = (mine if mine is not None else limit for mine, limit in zip(own, usual, strict=True))
             kind = (hint, None) if nullable else hint
-            keys[path] = Key(declared.default, declared.meaning, kind, low, high, choices=declared.choices)
+            keys[path] = Key(
+                declared.default, declared.meaning, kind, low, high, declared.above, declared.below, declared.choices
+            )
     return keys
 
 

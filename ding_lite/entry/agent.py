@@ -284,7 +284,9 @@ def play_episodes(
         total, length, ended = 0.0, 0, False
         while not ended:
             obs, reward, terminated, truncated, info = env.step(agent.act(obs, deterministic))
-            total += float(info.get(TRUE_REWARD, reward))
+            gained = float(info.get(TRUE_REWARD, reward))
+            agent.policy.see_reward(np.array([gained]), explore=not deterministic)
+            total += gained
             length += 1
             ended = terminated or truncated
         yield total, length

@@ -156,6 +156,7 @@ class Recorder:
         return self._policy.act(obs, self._explore, **kwargs)
 
     def to_row(self, obs: Any, output: dict[str, Any], timestep: SimpleNamespace) -> dict[str, Any]:
+        self._policy.see_reward(timestep.reward, self._explore)
         row = {key: getattr(timestep, key) for key in ("reward", "done", "traj_flag")}
         return {"obs": obs, "action": output["action"], **row}
 

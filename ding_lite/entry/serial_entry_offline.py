@@ -219,6 +219,7 @@ def _read(cfg: EasyDict, spec: EnvSpec) -> OfflineDataset:
         ignore_done=policy.learn.ignore_done,
         action_units=policy.collect.action_units,
         reward_norm=policy.collect.get("reward_norm", ""),
+        length=policy.get("context_len"),
     )
     if "next_obs" in policy_cls.required_columns and policy.learn.ignore_done and "next_obs" not in dataset.columns:
         raise ConfigError(

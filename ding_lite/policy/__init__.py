@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ding_lite.policy.offline.bcq import BCQPolicy as BCQPolicy
     from ding_lite.policy.offline.cql import CQLPolicy as CQLPolicy
     from ding_lite.policy.offline.discrete_cql import DiscreteCQLPolicy as DiscreteCQLPolicy
+    from ding_lite.policy.offline.dt import DTPolicy as DTPolicy
     from ding_lite.policy.offline.edac import EDACPolicy as EDACPolicy
     from ding_lite.policy.offline.iql import IQLPolicy as IQLPolicy
     from ding_lite.policy.offline.td3_bc import TD3BCPolicy as TD3BCPolicy

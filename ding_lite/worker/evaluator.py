@@ -146,7 +146,8 @@ class Evaluator:
                 reported, before = time.monotonic(), (len(returns), tree_map(np.array, obs))
             n_step += 1
             action = self._policy.act(obs, explore=False)["action"]
-            obs, _, terminated, truncated, info = self._env.step(tree_map(lambda leaf: leaf.cpu().numpy(), action))
+            obs, reward, terminated, truncated, info = self._env.step(tree_map(lambda leaf: leaf.cpu().numpy(), action))
+            self._policy.see_reward(reward, explore=False)
             length_N, ended_N = info["episode_length"], terminated | truncated
             if n_step % LONG_EPISODE == 0 and self._warns and (longest := length_N.max()) >= LONG_EPISODE:
                 logger.warning(IS_LONG, longest, self._longest)

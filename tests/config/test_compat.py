@@ -122,6 +122,26 @@ def test_d4rls_names_are_a_robot_of_gymnasium_and_a_data_set_of_minari() -> None
             compile_config((dict(env=dict(env, env_id=name), policy=policy), create))
 
 
+def test_di_engines_decision_transformer_has_other_keys() -> None:
+    policy = dict(
+        stop_value=195, state_mean=None, state_std=None, rtg_target=200, evaluator_env_num=8, env_name="CartPole-v1",
+        max_eval_ep_len=1000, wt_decay=1e-3, warmup_steps=100, context_len=20, weight_decay=0.1, clip_grad_norm_p=0.5,
+        model=dict(state_dim=4, act_dim=2, n_blocks=3, h_dim=128, context_len=10, n_heads=1, drop_p=0.1,
+                   continuous=False),
+        batch_size=32, learning_rate=1e-4, collect=dict(data_type="d4rl_trajectory", unroll_len=1),
+    )  # fmt: skip
+    dataset = dict(env_type="classic", rtg_scale=200, context_len=30, data_dir_prefix="cartpole.hdf5")
+    main = dict(env=dict(env_id="CartPole-v1"), dataset=dataset, policy=policy)
+    cfg = compile_config((main, dict(policy=dict(type="dt"))))
+    learn, found = cfg.policy.learn, (cfg.policy.context_len, cfg.policy.rtg_scale, cfg.policy.rtg_target)
+    assert found == (20, 200, 200)
+    assert (learn.batch_size, learn.weight_decay, learn.grad_clip_value) == (32, 1e-3, 0.5)
+    assert dict(learn.learning_rate) == dict(type="linear", start=1e-6, end=1e-4, over=100, by="iteration")
+    assert (cfg.policy.collect.data_path, cfg.policy.collect.data_type) == ("cartpole.hdf5", "")
+    assert cfg.env.norm_obs.use_norm is True
+    assert "The keys of DI-engine's 'dt' have other names here, see docs/from_di_engine.md." in cfg.notes
+
+
 def test_a_learning_rate_that_decays_as_in_di_engine_is_pointed_to_schedules() -> None:
     learn = dict(lr_decay=True, decay_epoch=30, decay_rate=0.1, warmup_epoch=5, warmup_lr=1e-4)
     with pytest.raises(

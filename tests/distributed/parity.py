@@ -27,6 +27,7 @@ from ding_lite.utils import DDPContext, get_rank, get_world_size
 from ding_lite.utils.registry import BUFFER_REGISTRY, ENV_REGISTRY, POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import EpisodeCollector, SampleCollector
+from ding_lite.worker.offline.dataset import SequenceDataset
 from tests.toys import Toy
 
 NUM_ENVS, NUM_STEPS, STEPS = 6, 12, 3
@@ -42,6 +43,7 @@ SPACES = {
 SEQUENCES = {
     "acer": ["policy.unroll_len=4"],
     "impala": ["policy.unroll_len=4"],
+    "dt": ["policy.context_len=4", "policy.model.h_dim=16", "policy.model.n_heads=2", "policy.model.n_blocks=2"],
     **{
         name: ["policy.unroll_len=4", "policy.burnin_step=2", "policy.nstep=3"]
         for name in ("madqn", "qmix", "wqmix", "r2d2", "recurrent_sac", "recurrent_td3")
@@ -227,6 +229,8 @@ def take_columns(block: dict[str, Any], columns: range) -> dict[str, Any]:
 
 def replay_everything(cfg: EasyDict, samples: dict[str, Any], num_envs: int) -> dict[str, Any]:
     """Return one batch of all that a replay buffer, or a data set, holds of these samples."""
+    if "context_len" in cfg.policy:
+        return all_sequences(cfg, samples, num_envs)
     options = dict(cfg.policy.other.get("replay_buffer", {"type": "uniform", "replay_buffer_size": 10**6}))
     buffer_cls = BUFFER_REGISTRY.find(options.pop("type"))
     options |= {key: cfg.policy[key] for key in ("unroll_len", "burnin_step") if key in cfg.policy}
@@ -241,6 +245,17 @@ def replay_everything(cfg: EasyDict, samples: dict[str, Any], num_envs: int) -> 
         obs = obs[:, :, 0] if isinstance(batch["obs"], dict) and "agent_state" in batch["obs"] else obs
         batch["weight"] = obs[(0,) * (obs.ndim - 2)].sum(-1).sigmoid()
     return batch
+
+
+def all_sequences(cfg: EasyDict, samples: dict[str, Any], num_envs: int) -> dict[str, Any]:
+    """Return all pieces of trajectories in these samples, of which some have several cuts."""
+    samples["traj_flag"][-1] = True
+    keys = ("obs", "action", "reward", "done", "traj_flag")
+    rows = {key: tree_map(lambda leaf: leaf.transpose(0, 1).flatten(0, 1).numpy(), samples[key]) for key in keys}
+    dataset = SequenceDataset(rows, cfg.policy.context_len)
+    row_B, num_steps = torch.arange(len(dataset)), len(dataset) // num_envs
+    batch = dataset.gather(row_B) | {"index": row_B % num_steps * num_envs + row_B // num_steps}
+    return tree_map(lambda leaf: leaf.double() if leaf.is_floating_point() else leaf, batch)
 
 
 def share_noise(policy: Any, batch: dict[str, Any], columns: range, steps: int) -> None:

@@ -122,6 +122,7 @@ OPTIONS = {
     "d4pg": [["policy.model.v_min=-20.0", "policy.model.v_max=20.0"]],
     "edac": [[], ["policy.learn.with_q_entropy=True", "policy.learn.eta=0.0"]],
     "bcq": [["policy.nstep=3"]],
+    "dt": [parity.SEQUENCES["dt"], [*parity.SEQUENCES["dt"], "policy.model.drop_p=0.0"]],
     "cql": [
         [],
         ["policy.learn.with_lagrange=True", "policy.learn.lagrange_thresh=1.0", "policy.learn.with_q_entropy=True"],

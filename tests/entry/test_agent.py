@@ -36,6 +36,7 @@ def make_setup(env: dict[str, Any], name: str, *overrides: str) -> RunSetup:
     model: dict[str, Any] = dict(encoder_hidden_size_list=[16, 8])
     if "actor_head_hidden_size" in default.model:
         model = dict(actor_head_hidden_size=16, critic_head_hidden_size=16)
+        model |= {key: [16, 8] for key, value in default.model.items() if isinstance(value, list)}
     create = dict(env=env, policy=dict(type=name), env_manager=dict(type="base"))
     return prepare_run((dict(policy=dict(model=model)), create), overrides=overrides)
 

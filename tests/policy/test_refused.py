@@ -61,6 +61,8 @@ td3 | action_space=hybrid | policy 'td3' expects Box actions, got 'hybrid': use
 d4pg | model.v_min=10.0 | v_min=10.0 must be smaller than policy.model.v_max=10.0
 bcq | model.phi=-0.1 | policy.model.phi: expected at least 0
 bcq | model.actor_head_hidden_size=16 | policy.model.actor_head_hidden_size: expected list[int]
+dt | model.h_dim=10 model.n_heads=4 | policy.model.h_dim=10: expected a multiple of n_heads=4
+dt | rtg_scale=0.0 | policy.rtg_scale: expected a number above 0
 edac | model.ensemble_num=1 | policy.model.ensemble_num: expected at least 2, got 1
 edac | model.twin_critic=True | Unknown key 'policy.model.twin_critic'
 cql | learn.with_lagrange=True | needs a lagrange_thresh above 0, got -1.0

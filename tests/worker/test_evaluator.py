@@ -29,6 +29,9 @@ class Zeros:
     def reset(self, env_id: np.ndarray | None = None, explore: bool = True) -> None:
         pass
 
+    def see_reward(self, reward: np.ndarray, explore: bool = True) -> None:
+        assert not explore
+
     def evaluating(self) -> AbstractContextManager[None]:
         return nullcontext()
 

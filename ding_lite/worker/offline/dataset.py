@@ -314,6 +314,49 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         return DatasetError(" ".join(message.split()))
 
 
+class SequenceDataset(OfflineDataset):
+    """A data set of pieces of trajectories `[B, K, ...]`, which start at any step and end at most with the trajectory.
+
+    A piece has `obs` and `action`, and `[B, K]`:
+
+    * `rtg`: the sum of the rewards from the step to the end of its trajectory.
+    * `timestep`: the number of the step in its trajectory, from 0.
+    * `valid`: False after the end of the trajectory, where the last step is repeated.
+
+    Args:
+        columns: see `OfflineDataset`; `next_obs` only shows the ends of trajectories, if there is no `traj_flag`.
+        length: K.
+        **options: further arguments of `OfflineDataset`.
+    """
+
+    def __init__(self, columns: dict[str, Any], length: int, **options: Any) -> None:
+        super().__init__(columns, **options)
+        columns, row_R = self.columns, torch.arange(len(self.columns["done"]))
+        ends_R = self._ends(exactly=True)
+        if PADDING in columns:
+            ends_R[:-1] |= columns[PADDING][1:]
+            self._start = (~columns[PADDING]).nonzero().squeeze(1)
+        else:
+            self._start = None
+        first_R = torch.where(torch.cat([torch.ones(1, dtype=torch.bool), ends_R[:-1]]), row_R, 0).cummax(0).values
+        self._last_R = torch.where(ends_R, row_R, len(row_R)).flip(0).cummin(0).values.flip(0)
+        reward_R = self._rewards(ends_R).double()
+        total_R = reward_R.cumsum(0)
+        self._now = {key: columns[key] for key in ("obs", "action")}
+        self._now["rtg"] = (total_R[self._last_R] - total_R + reward_R).float()
+        self._now["timestep"] = row_R - first_R
+        self._step_K = torch.arange(length)
+
+    def gather(self, index_B: Tensor, out: dict[str, Any] | None = None) -> dict[str, Any]:
+        row_B = index_B if self._start is None else self._start[index_B]
+        row_BK, last_B1 = row_B[:, None] + self._step_K, self._last_R[row_B, None]
+        row, shape = row_BK.minimum(last_B1).flatten(), row_BK.shape
+        flat = out and {key: tree_map(lambda leaf: leaf.flatten(0, 1), out[key]) for key in self._now}
+        batch = {key: _take(column, row, flat and flat[key]) for key, column in self._now.items()}
+        batch = tree_map(lambda leaf: leaf.unflatten(0, shape), batch)
+        return batch | {"valid": torch.le(row_BK, last_B1, out=out["valid"] if out else None)}
+
+
 WIDE = ("u2", "u4", "u8")  # types that torch hardly supports
 
 
@@ -339,6 +382,7 @@ def read_dataset(
     ignore_done: bool = False,
     action_units: str = "",
     reward_norm: str = "",
+    length: int | None = None,
 ) -> OfflineDataset:
     """Read a data set: HDF5, .npz, a directory of .npy files (mapped into memory), or Minari.
 
@@ -346,6 +390,8 @@ def read_dataset(
     one of 'hdf5', 'npz', 'npy' and 'minari', it is derived from the path. The others are arguments of `OfflineDataset`;
     without `action_units`, the data set's attribute of this name says them. Those of `collect_demo_data` have it, and
     Minari's actions are always in the environment's units.
+
+    With a `length`, it is a `SequenceDataset` of pieces of so many steps.
 
     Raises:
         DatasetError: see `OfflineDataset`; or the file is missing, is damaged, or lacks a column.
@@ -364,7 +410,10 @@ def read_dataset(
         if PADDING in file.names:
             columns[PADDING] = file.read(PADDING)
         units = action_units or file.action_units
-        return OfflineDataset(columns, nstep, gamma, path, ignore_done, units, reward_norm)
+        options: dict[str, Any] = dict(source=path, action_units=units, reward_norm=reward_norm)
+        if length is not None:
+            return SequenceDataset(columns, length, **options)
+        return OfflineDataset(columns, nstep, gamma, ignore_done=ignore_done, **options)
 
 
 def _read(file: Columns, names: dict[str, Any], name: str, path: str) -> Any:

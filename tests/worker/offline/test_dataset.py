@@ -15,6 +15,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.utils import UserError
 from ding_lite.worker import DatasetError, OfflineDataset, read_dataset
+from ding_lite.worker.offline.dataset import SequenceDataset
 from ding_lite.worker.offline.files import write_columns
 
 h5py = pytest.importorskip("h5py")
@@ -102,6 +103,28 @@ def test_without_flags_observations_say_where_a_trajectory_is_cut() -> None:
     batch = everything(OfflineDataset(columns, nstep=2, gamma=1.0))
     assert batch["reward"].tolist() == [8 + 16, 16, 32 + 64, 64]
     assert batch["next_obs"].flatten().tolist() == [45, 45, 70, 70]
+
+
+def test_pieces_of_trajectories_by_hand() -> None:
+    padding = np.array([0, 0, 0, 1, 0, 0, 0, 0, 1], np.bool_)  # as Minari's episodes are read
+    place = np.array([0, 1, 2, 2, 3, 4, 5, 6, 6])
+    padded = {key: column[place] for key, column in ROWS.items()} | {"traj_flag": padding, "padding": padding}
+    padded["reward"][padding], padded["done"][padding] = 99.0, False
+    unmarked = {key: ROWS[key] for key in ("obs", "action", "reward", "done")} | {"next_obs": NEXT_OBS}
+    for columns in (ROWS, padded, unmarked):
+        dataset = SequenceDataset(columns, length=3)
+        out = {key: torch.empty_like(leaf) for key, leaf in everything(dataset).items()}
+        for batch in (everything(dataset), dataset.gather(torch.arange(7), out), out):
+            assert batch["obs"].shape == (7, 3, 1)
+            rows = batch["obs"][..., 0] / 10
+            assert rows.tolist() == [[0, 1, 2], [1, 2, 2], [2, 2, 2], [3, 4, 5], [4, 5, 6], [5, 6, 6], [6, 6, 6]]
+            assert torch.equal(batch["action"], rows.long() % 2)
+            lengths = [3, 2, 1, 3, 3, 2, 1]
+            assert batch["valid"].tolist() == [[True] * n + [False] * (3 - n) for n in lengths]
+            # returns 1 + 2 + 4 and 8 + 16 + 32 + 64
+            assert batch["rtg"][0].tolist() == [7, 6, 4]
+            assert batch["rtg"][3:5].tolist() == [[120, 112, 96], [112, 96, 64]]
+            assert batch["timestep"][:5].tolist() == [[0, 1, 2], [1, 2, 2], [2, 2, 2], [0, 1, 2], [1, 2, 3]]
 
 
 def test_types_of_a_batch() -> None:

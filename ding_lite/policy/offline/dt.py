@@ -1,0 +1,144 @@
+"""Decision Transformer, DT (Chen et al. 2021, arXiv:2106.01345): supervised learning of actions, given their returns.
+
+A transformer sees the last K steps of an episode, each with the return-to-go R_t, the sum of all rewards from step t to
+the end, and predicts their actions:
+
+    L = mean loss(a_t, pi(R_{t-K+1}, s_{t-K+1}, a_{t-K+1}, ..., R_t, s_t))
+
+The mean is over the steps of sequences that start anywhere in a trajectory; the loss is the squared error of continuous
+actions, and the cross entropy of discrete ones. To play well, the policy is asked for a large return: R_0 is
+`rtg_target`, and R falls by each reward, of which `Policy.see_reward` tells.
+
+Logged figures:
+
+* `total_loss`: L.
+* `accuracy`, discrete actions only: the share of steps whose most likely action is the data's.
+* `action_error`, continuous actions only: the mean absolute difference from the data's action.
+* `grad_norm`: the norm of the averaged gradient before clipping. `learning_rate`.
+
+Deviation from the paper: dropout is applied to the results of a layer's two parts only.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ding_lite.policy.base import Policy
+from ding_lite.policy.common_keys import DATASET_KEYS, NOT_OF_DATASETS
+from ding_lite.utils.key import Key, merge_keys
+from ding_lite.utils.ranks.collectives import allreduce_data
+from ding_lite.utils.registry import POLICY_REGISTRY
+from ding_lite.utils.tree import tree_leaves, tree_map
+
+
+@POLICY_REGISTRY.register("dt")
+class DTPolicy(Policy):
+    """Decision Transformer. Override `_loss` to change the objective."""
+
+    config: ClassVar[dict[str, Any]] = merge_keys(
+        DATASET_KEYS,
+        dict(
+            type="dt",
+            context_len=Key(20, "K: env steps that the transformer sees", low=1),
+            rtg_scale=Key(1000.0, "returns-to-go are divided by this number", above=0),
+            rtg_target=Key(None, "return that evaluations ask for; None: rtg_scale", type=float),
+            model=dict(
+                n_blocks=Key(3, "layers of the transformer", low=1),
+                h_dim=Key(128, "features of a token, a multiple of n_heads", low=1),
+                n_heads=Key(1, "attention heads of a layer", low=1),
+                drop_p=Key(0.1, "share of the results of layers that dropout sets to zero", low=0, below=1),
+                max_timestep=Key(4096, "steps of an episode with an embedding of their own", low=1),
+            ),
+            learn=dict(
+                learning_rate=1e-4,
+                optimizer="adamw",
+                weight_decay=1e-4,
+                grad_clip_type="clip_norm",
+                grad_clip_value=0.25,
+            ),
+        ),
+    )
+    config_without = NOT_OF_DATASETS
+    model_type = "dt"
+    learns_from = "dataset"
+    action_spaces = (gymnasium.spaces.Discrete, gymnasium.spaces.Box)
+    unit_actions = True
+    _model: Any  # a `DecisionTransformer`
+    logged_figures = ("accuracy", "action_error")
+
+    def _prepare(self, batch: dict[str, Any]) -> dict[str, Any]:
+        action = batch["action"]
+        if not self._model.discrete:
+            action = action.to(self._dtype).flatten(2).clamp(-1.0, 1.0)
+        return {**batch, "action": action, "rtg": batch["rtg"].to(self._dtype) / self._cfg.rtg_scale}
+
+    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        if not self._model.drop_p:
+            return {}
+        (size, steps), model = batch["valid"].shape, self._model
+        shape = (size, model.n_blocks, 2, 3 * steps, model.h_dim)
+        return {"dropout": torch.rand(shape, device=self._device, dtype=self._dtype)}
+
+    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return L and detached figures. All ranks must call it together, because it averages over ranks.
+
+        Args:
+            batch: sequences, see `SequenceDataset`: `obs` `[B, K, ...]`, `action` `[B, K]` or `[B, K, D]`, `rtg`,
+                `timestep` and `valid` `[B, K]`.
+        """
+        inputs = {key: batch[key] for key in ("action", "rtg", "timestep", "valid")}
+        output = self._run(self._model, batch["obs"], **inputs, noise=batch.get("noise", {}).get("dropout"))
+        action, valid_BK = batch["action"], batch["valid"]
+        if self._model.discrete:
+            logit_BKA = output["logit"]
+            loss_BK = functional.cross_entropy(logit_BKA.flatten(0, 1), action.flatten(), reduction="none").view_as(
+                action
+            )
+            figures = {"accuracy": (logit_BKA.argmax(-1) == action)[valid_BK].to(loss_BK.dtype)}
+        else:
+            error_BKD = output["action"] - action
+            loss_BK, figures = error_BKD.square().mean(-1), {"action_error": error_BKD.detach()[valid_BK].abs()}
+        share = allreduce_data(valid_BK.to(loss_BK.dtype).mean(), op="mean")  # of steps that count, over all ranks
+        return loss_BK.masked_fill(~valid_BK, 0.0).mean() / share, figures
+
+    @torch.inference_mode()
+    def _forward_eval(self, obs: Any) -> dict[str, Any]:
+        return self._continue(self._to_device(obs), explore=False)
+
+    @torch.inference_mode()
+    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+        return self._continue(self._to_device(obs), explore=True)
+
+    def _continue(self, obs: Any, explore: bool) -> dict[str, Any]:
+        """Return the actions for observations `[N, ...]`, and add the step to what is remembered of the episodes.
+
+        `_memory` has the last K steps, the newest last, and of each episode the number of its steps and its return.
+        """
+        memory, num_envs, length = self._memory[explore], len(next(tree_leaves(obs))), self._cfg.context_len
+        step_N = memory.get("step", torch.zeros(num_envs, dtype=torch.int64, device=self._device))
+        return_N = memory.get("return", torch.zeros(num_envs, dtype=self._dtype, device=self._device))
+        target = self._cfg.rtg_scale if self._cfg.rtg_target is None else self._cfg.rtg_target
+        size = self._model.head[-1].out_features
+        action = step_N * 0 if self._model.discrete else return_N.new_zeros(num_envs, size)
+        newest = {"obs": obs, "action": action, "rtg": (target - return_N) / self._cfg.rtg_scale}
+        before = {key: memory[key] for key in newest} if memory.get("obs") is not None else tree_map(
+            lambda leaf: leaf.new_zeros(num_envs, length, *leaf.shape[1:]), newest
+        )  # fmt: skip
+        context = tree_map(lambda old, new: torch.cat([old[:, 1:], new.unsqueeze(1)], 1), before, newest)
+        timestep_NK = step_N[:, None] + torch.arange(1 - length, 1, device=self._device)
+        steps = {"timestep": timestep_NK.clamp(min=0), "valid": timestep_NK >= 0}
+        output = self._run(self._model, context["obs"], action=context["action"], rtg=context["rtg"], **steps)
+        chosen = output["logit"][:, -1].argmax(-1) if self._model.discrete else output["action"][:, -1]
+        context["action"][:, -1] = chosen
+        memory |= context | {"step": step_N + 1, "return": return_N}
+        return {"action": chosen, "prev_state": {"step": step_N}}
+
+    def see_reward(self, reward: np.ndarray, explore: bool = True) -> None:
+        memory = self._memory[explore]
+        memory["return"] = memory["return"] + torch.as_tensor(reward, device=self._device, dtype=self._dtype)
