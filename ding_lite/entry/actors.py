@@ -117,7 +117,7 @@ class ActorCollector(NoEnvironments):
     def collect(self, random: bool = False) -> tuple[dict[str, Any], dict[str, float]]:
         """Return the next block and its figures, see `SampleCollector.collect`; a collective call."""
         heartbeat("collect")
-        now = self._policy.schedules.iteration
+        now = self._policy.iteration
         if self._on_policy and self._last is not None:
             self._updates = float(now - self._last)
         self._last = now
@@ -136,7 +136,7 @@ class ActorCollector(NoEnvironments):
 
     def _begin(self, seats: list[Seat], random: bool) -> None:
         """Let actors play with the newest weights."""
-        state, version = self._policy.state_to_act(), self._policy.schedules.iteration
+        state, version = self._policy.state_to_act(), self._policy.iteration
         model = state.pop("model")
         if version != self._weights_version:
             self._weights, self._weights_version = self._ray.put(tree_map(to_numpy, dict(model))), version
@@ -176,7 +176,7 @@ class ActorCollector(NoEnvironments):
 
     def _eligible(self) -> list[Rollout]:
         """Return the running rollouts that may be handed out next without making another one too old."""
-        now = self._policy.schedules.iteration
+        now = self._policy.iteration
         for i, rollout in enumerate(self._running):
             if now - rollout.version + (0 if self._max_lag == math.inf else (i + 1) * self._updates) > self._max_lag:
                 return self._running[: i + 1]

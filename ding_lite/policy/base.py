@@ -167,6 +167,11 @@ class Policy(Checkpointed):
         """`cfg.policy`, in which every key that has a schedule has the current number."""
         return self._cfg
 
+    @property
+    def iteration(self) -> int:
+        """The number of learner iterations so far."""
+        return self.schedules.iteration
+
     # What the learner calls.
 
     def learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:

@@ -250,7 +250,8 @@ class StepCheck:
     From the norm to the update, a GPU may replay a CUDA graph instead.
 
     Args:
-        on_nonfinite: 'stop' raises `NonFiniteError`; 'skip' counts the skipped steps and warns about the first.
+        on_nonfinite: what follows a step that is not finite. 'stop': `passes`, or `begin` or `finish` if the result was
+            not known earlier, raises `NonFiniteError` on every rank. 'skip': it is counted; the first causes a warning.
         module: the network that is trained; an error names its parameters whose gradients are not finite.
 
     Attributes:
@@ -270,9 +271,6 @@ class StepCheck:
 
         If the result of the previous step is not known yet, it is read now, so the gradient of that step must not have
         been zeroed.
-
-        Raises:
-            NonFiniteError: with 'stop', on every rank, if the previous step was not finite.
         """
         self._step = _Step(batch, figures, loss.detach() if loss.is_cuda else loss.item())
         self._resolve()
@@ -287,11 +285,7 @@ class StepCheck:
             self._report(step, lag=int(step is not self._step))
 
     def finish(self) -> None:
-        """Read the result of the last step, and release its batch.
-
-        Raises:
-            NonFiniteError: with 'stop', on every rank, if that step was not finite.
-        """
+        """Read the result of the last step, and release its batch."""
         self._step = _Step({}, {}, 0.0)
         self._resolve()
 
@@ -310,9 +304,6 @@ class StepCheck:
         """Return whether to clip the gradient and step. On a GPU, fused optimizers decide later by themselves.
 
         `norm` is that of the averaged gradient before clipping.
-
-        Raises:
-            NonFiniteError: with 'stop', on every rank, if the norm is not finite.
         """
         if self._lags(norm, optimizers):
             found = (norm - norm).ne(0).float()  # inf - inf is nan, and nan differs from 0

@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
-from ding_lite.utils.schedule import current_number
+from ding_lite.utils.schedule import Scheduled
 
 DEFAULT_TARGET_UPDATE_FREQ = 100  # learner iterations
 
@@ -49,7 +49,8 @@ class TargetNetwork:
         """Update the copy; call this once after each step of the online network."""
         self.updates += 1
         if self._theta is not None:
-            self._target.lerp_(self._online, current_number(self._theta))
+            theta = self._theta.current() if isinstance(self._theta, Scheduled) else self._theta
+            self._target.lerp_(self._online, theta)
         elif self.updates % self._freq == 0:
             self._target.copy_(self._online)
         for buffer, source in self._buffer_pairs:

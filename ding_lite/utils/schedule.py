@@ -88,11 +88,6 @@ class Scheduled(float):
         return self
 
 
-def current_number(number: float) -> float:
-    """Return the current number of a schedule if `number` is `Scheduled`; otherwise `number` itself."""
-    return number.current() if isinstance(number, Scheduled) else number
-
-
 def find_schedules(policy: Mapping[str, Any], policy_cls: type) -> dict[str, Schedule]:
     """Return the schedules of a compiled `cfg.policy` by the dotted names of their keys, without 'policy.'."""
     keys = declared_keys(policy_cls)
