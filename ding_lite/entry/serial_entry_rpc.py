@@ -138,8 +138,7 @@ class RemoteCollector(NoEnvironments):
     def collect(self) -> tuple[dict[str, Any], dict[str, float]]:
         """Return samples `[M, ...]`, whose `obs` are places for `encode_remotely`, and sums of the counts."""
         self._policy.begin_collect(self.envstep)  # sets the agent's schedules; observers set their own
-        values = self._encoder.values()
-        observers = self._link.observers
+        observers, values = self._link.observers, self._encoder.values()
         answers = [self._link.ask(rank, "collect", values, self.envstep) for rank in observers]
         own = torch.get_rng_state()
         for _, args, answer in self._link.requests(answers):
@@ -199,7 +198,6 @@ class Observer:
     """Environments, a copy of the encoder, and the observations of the last collect; the agent calls its methods."""
 
     def __init__(self, setup: RunSetup, rank: int, stack: ExitStack) -> None:
-        self._rank = rank
         self._policy = stack.enter_context(policy_process(setup, rank, "policy", fields=("collect",)))
         self._encoder = find_encoder(self._policy)
         del self._policy.model.head  # the agent's
@@ -245,7 +243,7 @@ class Observer:
         self._encoder.eval()  # acting is deterministic in the observation
         with torch.inference_mode():
             features = self._features(obs)
-        return result(self._link.ask(AGENT, "act", self._rank, features, kwargs))
+        return result(self._link.ask(AGENT, "act", self._link.rank, features, kwargs))
 
     def _features(self, obs: Any) -> Tensor:
         with self._policy._autocast():
@@ -387,7 +385,7 @@ class RPCLink(AbstractContextManager[Any]):
     """
 
     def __init__(self, service: Any) -> None:
-        self._rank, self.observers = dist.get_rank(), range(1, dist.get_world_size())
+        self.rank, self.observers = dist.get_rank(), range(1, dist.get_world_size())
         self._timeout = read_seconds("DING_LITE_TIMEOUT", "600")
         _Here.service, _Here.inbox = service, queue.SimpleQueue()
 
@@ -397,8 +395,8 @@ class RPCLink(AbstractContextManager[Any]):
             options = rpc.TensorPipeRpcBackendOptions(
                 rpc_timeout=self._timeout, init_method="group://", _transports=TRANSPORTS
             )
-            name = "agent" if self._rank == AGENT else f"observer_{self._rank}"
-            rpc.init_rpc(name, None, self._rank, len(self.observers) + 1, options)
+            name = "agent" if self.rank == AGENT else f"observer_{self.rank}"
+            rpc.init_rpc(name, None, self.rank, len(self.observers) + 1, options)
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
