@@ -36,7 +36,7 @@ from torch import Tensor, nn
 
 from ding_lite.model.agents import GLOBAL, of_agent
 from ding_lite.policy.base import Policy
-from ding_lite.policy.policy_gradient.a2c import (
+from ding_lite.policy.policy_gradient.actor_critic import (
     estimate_advantages,
     estimate_values,
     flatten_rows,
