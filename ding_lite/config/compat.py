@@ -64,12 +64,14 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "policy.collect.state_dict_path": (Any, "collect_demo_data takes the path of the checkpoint"),
     "policy.collect.traj_len_inf": (Any, "sequences are cut when they are sampled"),
     "policy.collect.unroll_len": (1, "one step is one sample"),
+    "policy.continuous": (False, "policy.model.action_space says it"),
     "policy.command": (Any, "there is no commander"),
     "policy.eval.env_num": (Any, "env.evaluator_env_num sets it"),
     "policy.eval.evaluator.figure_path": (None, "evaluation draws no figures"),
     "policy.eval.evaluator.render": (Any, "evaluation does not render"),
     "policy.eval.evaluator_env_num": (Any, "env.evaluator_env_num sets it"),
     "policy.learn.data_path": (None, "policy.collect.data_path sets it"),
+    "policy.expert_random_collect_size": (Any, "the expert's steps are those of a data set"),
     "policy.learn.decay_epoch": (Any, "a schedule of policy.learn.learning_rate sets it"),
     "policy.learn.decay_rate": (Any, "a schedule of policy.learn.learning_rate sets it"),
     "policy.learn.epoch_per_collect": (Any, "this policy has no epochs"),
@@ -112,6 +114,8 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "policy.other.replay_buffer.deepcopy": (Any, "samples are always copies"),
     "policy.other.replay_buffer.enable_track_used_data": (Any, "used data is not tracked"),
     "policy.other.replay_buffer.import_names": (Any, "policy.import_names sets it"),
+    "policy.other.replay_buffer.max_reuse": (Any, "samples are used until they are overwritten"),
+    "policy.other.replay_buffer.max_staleness": (1e9, "samples are used until they are overwritten"),
     "policy.other.replay_buffer.max_use": (Any, "samples are used until they are overwritten"),
     "policy.other.replay_buffer.monitor": (Any, "the buffer logs its own figures"),
     "policy.other.replay_buffer.periodic_thruput_seconds": (Any, "the collector logs its rate"),
@@ -131,6 +135,7 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
 # Keys that have no effect for policies that declare another key, which is named first; and the reason.
 REDUNDANT_KEYS = {
     "policy.collect.n_sample": ("policy.collect.data_path", "this policy learns from a data set"),
+    "policy.collect.n_episode": ("policy.unroll_len", "policy.collect.n_sample counts sequences, which replay stores"),
     "policy.collect.unroll_len": ("policy.learn.value_rescale", "policy.burnin_step and policy.unroll_len say it"),
 }
 # Older or alternative names, and the name used here.
@@ -226,7 +231,7 @@ NAMES: dict[str, dict[str, str]] = {
         "base_v2": "base",
         **dict.fromkeys(("async_subprocess", "gym_vector", "subprocess_v2"), "subprocess"),
     },
-    "policy": {"cql_discrete": "discrete_cql", "ppg_offpolicy": "ppg"},
+    "policy": {"cql_discrete": "discrete_cql", "ppg_offpolicy": "ppg", "sqil_sac": "sac"},
     "replay_buffer": dict.fromkeys(("advanced", "deque", "naive"), ""),
     "optimizer": {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw"},
 }

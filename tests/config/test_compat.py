@@ -210,7 +210,10 @@ CONVERSIONS: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], lis
     *[("dqn", dict(policy=dict(priority=True)), dict(replay_buffer=dict(type=name)), {f"{BUFFER}.type": "prioritized"},
        [f"create_config.replay_buffer.type '{name}' is {meaning}."]) for name, meaning in OWN_BUFFER.items()],
     *[(kind, nested(path, 42), {}, {}, [f"{path} is ignored: {REDUNDANT_KEYS[path][1]}."])
-      for path, kind in (("policy.collect.n_sample", "bc"), ("policy.collect.unroll_len", "r2d2"))],
+      for path, kind in (
+          ("policy.collect.n_sample", "bc"),
+          *((f"policy.collect.{key}", "r2d2") for key in ("n_episode", "unroll_len")),
+      )],
     ("ppg_offpolicy", dict(policy=dict(other=dict(replay_buffer=dict(multi_buffer=True)))),
      {}, {"policy.type": "ppg"},
      ["create_config.policy.type 'ppg_offpolicy' is 'ppg' here.",
