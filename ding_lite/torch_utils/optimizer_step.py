@@ -352,11 +352,7 @@ class Optimizers(dict[str, OptimizerStep]):
     """
 
     def add(self, name: str, optimizer: OptimizerStep) -> OptimizerStep:
-        """Add an optimizer and return it.
-
-        Raises:
-            ValueError: the name is already used, or one of several optimizers is called 'model'.
-        """
+        """Add an optimizer and return it. Raises `ValueError` if the name is used, or is 'model' beside others."""
         if name in self or (self and ALONE in (name, *self)):
             raise ValueError(f"optimizer '{name}' after {list(self)}: expected unique names, 'model' only if alone.")
         optimizer.prefix = "" if name == ALONE else f"{name}_"
