@@ -32,6 +32,7 @@ COVERED = {
     "policy/offline/test_dt.py": ["model/decision_transformer.py"],
     "model/test_qmix.py": ["model/agents.py"],
     "policy/policy_gradient/test_coma.py": ["model/coma.py"],
+    "policy/policy_gradient/test_a2c.py": ["policy/policy_gradient/actor_critic.py"],
     "policy/policy_gradient/test_mappo.py": ["model/mavac.py"],
     "policy/value/test_qmix.py": ["policy/value/madqn.py", "policy/value/wqmix.py"],
     "model/test_vac.py": ["model/actor_heads.py", "model/arguments.py"],

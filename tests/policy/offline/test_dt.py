@@ -91,7 +91,7 @@ def test_dropout_is_drawn_with_the_batch_and_none_is_left_in_evaluations() -> No
 
 
 @pytest.mark.parametrize("space", ["discrete", "continuous"])
-def test_it_plays_as_the_model_predicts_from_the_last_steps_and_asks_for_what_is_left(space: str) -> None:
+def test_it_plays_as_the_model_predicts_and_asks_for_what_is_left(space: str) -> None:
     policy = make_dt("rtg_target=20.0", space=space)
     rng = np.random.default_rng(0)
     steps: list[list[dict[str, Any]]] = [[], []]  # of the running episode of each environment
