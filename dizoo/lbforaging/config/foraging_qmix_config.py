@@ -1,6 +1,7 @@
 """QMIX on Foraging-8x8-2p-2f-coop-v3: a return of 1 is all food of every episode.
 
 Result: 0.98 after 517,056 env steps with one seed; over 100 new episodes 0.99, and 0.95 without random actions.
+VDN, `policy.model.mixer=False`: 1.00 after 325,056 env steps.
 """
 
 from easydict import EasyDict
