@@ -99,9 +99,9 @@ def both(network: Any, obs: dict[str, Any]) -> torch.Tensor:
 
 def mixed(network: Any, obs: dict[str, Any], q_B2MA: torch.Tensor, action_BM: torch.Tensor) -> Any:
     """Return what the two mixers of a pair make of these actions, `[B]` each."""
-    values = [q_B2MA[:, i].gather(-1, action_BM[..., None])[..., 0] for i in (0, 1)]
-    mixers = (getattr(network, name) for name in network.names)
-    return [one(obs["global_state"], mode="mix", q_XM=q)["total_q"] for one, q in zip(mixers, values, strict=True)]
+    q_B2M = torch.stack([q_B2MA[:, i].gather(-1, action_BM[..., None])[..., 0] for i in (0, 1)], 1)
+    only = {"q_X2MA": q_B2M[..., None], "action_XM": torch.zeros_like(action_BM)}  # as if there were one action
+    return network(obs["global_state"], mode="mix", **only)["total_q"].unbind(-1)
 
 
 @pytest.mark.parametrize("optimistic", [True, False])
