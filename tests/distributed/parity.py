@@ -249,9 +249,11 @@ def replay_everything(cfg: EasyDict, samples: dict[str, Any], num_envs: int) -> 
 
 def all_sequences(cfg: EasyDict, samples: dict[str, Any], num_envs: int) -> dict[str, Any]:
     """Return all pieces of trajectories in these samples, of which some have several cuts."""
-    samples["traj_flag"][-1] = True
+    cut_TN = samples["traj_flag"].clone()
+    cut_TN[-1] = True
     keys = ("obs", "action", "reward", "done", "traj_flag")
-    rows = {key: tree_map(lambda leaf: leaf.transpose(0, 1).flatten(0, 1).numpy(), samples[key]) for key in keys}
+    whole = samples | {"traj_flag": cut_TN}
+    rows = {key: tree_map(lambda leaf: leaf.transpose(0, 1).flatten(0, 1).numpy(), whole[key]) for key in keys}
     dataset = SequenceDataset(rows, cfg.policy.context_len)
     row_B, num_steps = torch.arange(len(dataset)), len(dataset) // num_envs
     batch = dataset.gather(row_B) | {"index": row_B % num_steps * num_envs + row_B // num_steps}

@@ -2,7 +2,8 @@
 
 The data set contains 20,000 env steps of a policy that `pendulum_ppo_config.py` trained. Record it in the directory of
 that run with `collect_demo_data("total_config.py", 0, 20_000, "expert_demos.hdf5", explore=True)`.
-No result is recorded.
+Result: -149.5 over 100 new episodes after 4,000 iterations, from the data set `expert` of
+`tests/benchmarks/offline_scores.py`; the expert -142.6.
 """
 
 from easydict import EasyDict
