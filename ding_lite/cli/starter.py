@@ -152,7 +152,7 @@ def write_starter(env_id: str, algorithm: str | None = None, output: str | None 
     name = f"{_short_name(env_id)}_{algorithm}"
     path = Path(output or f"{name}_config.py")
     main, create = starter_pair(env_id, algorithm, f"{name}_seed0")
-    _tell_of_agents(main, create)
+    _add_agents(main, create)
     try:
         setup = _check(main, create)
     except ConfigError as error:
@@ -205,8 +205,8 @@ def starter_pair(env_id: str, algorithm: str, exp_name: str) -> tuple[dict[str, 
     return {"exp_name": exp_name, "env": env, "policy": policy}, create
 
 
-def _tell_of_agents(main: dict[str, Any], create: dict[str, Any]) -> None:
-    """Add to a pair what the policy has to know of an environment of several agents."""
+def _add_agents(main: dict[str, Any], create: dict[str, Any]) -> None:
+    """Add the keys that a policy needs in an environment of several agents to a pair, if it is one."""
     cfg = compile_config((default_values(main), create))
     spec, policy_cls = check_env(cfg.env), POLICY_REGISTRY.find(cfg.policy.type)
     if count_agents(spec) == 0:
@@ -271,7 +271,7 @@ def _find_algorithm(env_id: str) -> str:
     for algorithm in DEFAULT_ALGORITHMS:
         pair = starter_pair(env_id, algorithm, "starter")
         try:
-            _tell_of_agents(*pair)
+            _add_agents(*pair)
             _check(*pair)
             return algorithm
         except ConfigError as error:

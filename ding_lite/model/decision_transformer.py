@@ -44,8 +44,8 @@ class TransformerBlock(nn.Module):
         first, second = (1.0, 1.0) if kept_B2TH is None else kept_B2TH.unbind(1)
         parts = self.query_key_value(self.norm_attention(x_BTH)).chunk(3, -1)
         query, key, value = (part.unflatten(-1, self._split).transpose(1, 2) for part in parts)
-        heard = functional.scaled_dot_product_attention(query, key, value, attn_mask=allowed_BTT[:, None])
-        x_BTH = x_BTH + self.output(heard.transpose(1, 2).flatten(2)) * first
+        attended = functional.scaled_dot_product_attention(query, key, value, attn_mask=allowed_BTT[:, None])
+        x_BTH = x_BTH + self.output(attended.transpose(1, 2).flatten(2)) * first
         return x_BTH + self.mlp(self.norm_mlp(x_BTH)) * second
 
 

@@ -7,7 +7,7 @@ the end, and predicts their actions:
 
 The mean is over the steps of sequences that start anywhere in a trajectory; the loss is the squared error of continuous
 actions, and the cross entropy of discrete ones. To play well, the policy is asked for a large return: R_0 is
-`rtg_target`, and R falls by each reward, of which `Policy.see_reward` tells.
+`rtg_target`, and R falls by each reward, see `Policy.see_reward`.
 
 Logged figures:
 
@@ -76,7 +76,10 @@ class DTPolicy(Policy):
         action = batch["action"]
         if not self._model.discrete:
             action = action.to(self._dtype).flatten(2).clamp(-1.0, 1.0)
-        return {**batch, "action": action, "rtg": batch["rtg"].to(self._dtype) / self._cfg.rtg_scale}
+        rtg = batch["rtg"].to(self._dtype) / self._cfg.rtg_scale
+        valid_BK = batch["valid"].to(self._dtype)
+        step_weight_BK = valid_BK / allreduce_data(valid_BK.mean(), op="mean")
+        return {**batch, "action": action, "rtg": rtg, "step_weight": step_weight_BK}
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         if not self._model.drop_p:
@@ -86,26 +89,24 @@ class DTPolicy(Policy):
         return {"dropout": torch.rand(shape, device=self._device, dtype=self._dtype)}
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return L and detached figures. All ranks must call it together, because it averages over ranks.
+        """Return L and detached figures.
 
         Args:
             batch: sequences, see `SequenceDataset`: `obs` `[B, K, ...]`, `action` `[B, K]` or `[B, K, D]`, `rtg`,
-                `timestep` and `valid` `[B, K]`.
+                `timestep` and `valid` `[B, K]`; and `step_weight` `[B, K]`, which is 0 after an episode's end, and 1
+                in the mean over all ranks.
         """
         inputs = {key: batch[key] for key in ("action", "rtg", "timestep", "valid")}
         output = self._run(self._model, batch["obs"], **inputs, noise=batch.get("noise", {}).get("dropout"))
         action, valid_BK = batch["action"], batch["valid"]
         if self._model.discrete:
             logit_BKA = output["logit"]
-            loss_BK = functional.cross_entropy(logit_BKA.flatten(0, 1), action.flatten(), reduction="none").view_as(
-                action
-            )
+            loss_BK = functional.cross_entropy(logit_BKA.transpose(1, 2), action, reduction="none")
             figures = {"accuracy": (logit_BKA.argmax(-1) == action)[valid_BK].to(loss_BK.dtype)}
         else:
             error_BKD = output["action"] - action
             loss_BK, figures = error_BKD.square().mean(-1), {"action_error": error_BKD.detach()[valid_BK].abs()}
-        share = allreduce_data(valid_BK.to(loss_BK.dtype).mean(), op="mean")  # of steps that count, over all ranks
-        return loss_BK.masked_fill(~valid_BK, 0.0).mean() / share, figures
+        return (loss_BK * batch["step_weight"]).mean(), figures
 
     @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Any]:
@@ -127,9 +128,9 @@ class DTPolicy(Policy):
         size = self._model.head[-1].out_features
         action = step_N * 0 if self._model.discrete else return_N.new_zeros(num_envs, size)
         newest = {"obs": obs, "action": action, "rtg": (target - return_N) / self._cfg.rtg_scale}
-        before = {key: memory[key] for key in newest} if memory.get("obs") is not None else tree_map(
-            lambda leaf: leaf.new_zeros(num_envs, length, *leaf.shape[1:]), newest
-        )  # fmt: skip
+        before = {key: memory[key] for key in newest if key in memory}
+        if not before:
+            before = tree_map(lambda leaf: leaf.new_zeros(num_envs, length, *leaf.shape[1:]), newest)
         context = tree_map(lambda old, new: torch.cat([old[:, 1:], new.unsqueeze(1)], 1), before, newest)
         timestep_NK = step_N[:, None] + torch.arange(1 - length, 1, device=self._device)
         steps = {"timestep": timestep_NK.clamp(min=0), "valid": timestep_NK >= 0}

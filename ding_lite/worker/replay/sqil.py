@@ -4,7 +4,7 @@ Half of every batch are transitions of a data set with the reward 1, the other h
 An algorithm that learns from replay then imitates: it learns to come back to what the expert did and saw. In the paper
 it is soft Q-learning. The environment's own rewards are not used; evaluations show them.
 
-A policy needs no change for this, nor do the loop and its workers, because only the buffer knows of the data set:
+Only the buffer reads the data set, so policies, the loop and its workers need no change:
 
     policy.other.replay_buffer = dict(type="sqil", data_path="expert.hdf5")
 """
