@@ -197,6 +197,11 @@ class RunSetup:
             seed=derive_seeds(cfg.seed, get_rank(), "replay", n=1)[0],
             **options,
         )
+        if policy.get("priority") and not replay.sampler.adaptive:
+            raise ConfigError(
+                f"policy.priority=True has no effect on the buffer '{policy.other.replay_buffer.type}', which draws "
+                "without priorities: set policy.priority=False."
+            )
         assert self.spec.env_action_space is not None
         replay.fit(self.spec.observation_space, ActionUnits(self.spec.env_action_space, cfg.env.act_scale))
         if policy.get("cuda_graph") == "auto" and replay.ring.device.type == "cuda":

@@ -75,6 +75,7 @@ def pair(path: Path, kind: str, **buffer: Any) -> Any:
     [
         ("sql", 4, dict(data_path=""), "data_path: expected an expert's data set for the buffer 'sqil', got none"),
         ("sql", 3, {}, "key 'obs': expected [4] in each row, as the environment has it, got [3]"),
+        ("dqn", 4, {}, "policy.priority=True has no effect on the buffer 'sqil'"),
         ("ppo_offpolicy", 4, {}, "the policy learns from 'adv' of each step, which no data set has"),
     ],
 )
@@ -82,8 +83,9 @@ def test_what_cannot_be_imitated_is_refused_in_one_line(
     kind: str, size: int, buffer: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     given = {"data_path": write_expert(tmp_path / "expert.npz", size)} | buffer
+    priority = ["policy.priority=True"] * (kind == "dqn")
     with pytest.raises((ConfigError, DatasetError)) as caught:
-        serial_pipeline(pair(tmp_path, kind, **given), seed=0, max_env_step=400)
+        serial_pipeline(pair(tmp_path, kind, **given), seed=0, max_env_step=400, overrides=priority)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
