@@ -69,10 +69,11 @@ def rows(action: Any) -> list[np.ndarray]:
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_every_policy_acts_alone_and_in_batches_as_its_eval_mode(name: str, kind: str) -> None:
-    setup = make_setup(parity_env(kind), name)
+    folds = kind == "agents" and "multi_agent" in POLICY_REGISTRY.find(name).default_config()
+    setup = make_setup(parity_env(kind), name, *["policy.multi_agent=True"] * folds)
     policy = setup.create_policy(fields=("eval",))
     agent, env = make_agent(setup, policy), make_agent(setup, policy).make_env()
-    obs_N = parity.observations(name, 5, np.float32)
+    obs_N = parity.observations("mappo" if folds else name, 5, np.float32)
     each = [tree_map(lambda leaf, n=n: leaf[n], obs_N) for n in range(5)]
     batch = agent.act(obs_N)
     # every Box here is -1..1, so that what the policy chooses is what the environment takes

@@ -17,12 +17,13 @@ from tests.distributed import parity
 from tests.policy.helpers import OURS, batches_of
 
 # Options with which a loss does more, or without which a policy cannot be compared: noisy layers draw a number for
-# each output, and the entropy of two actions is at most 0.69.
+# each output, the entropy of two actions is at most 0.69, and weight decay also changes what forbidden actions have.
 OPTIONS = {
     "rainbow": ["policy.noisy_net=False"],
     "sqn": ["policy.learn.target_entropy=0.05"],
     "bc": ["policy.learn.ce_label_smooth=True"],
     "ppo": ["policy.learn.kl_beta=0.1"],
+    "dt": ["policy.learn.weight_decay=0.0"],
 }
 CASES: list[tuple[str, str, list[str]]] = [
     (name, kind, [])

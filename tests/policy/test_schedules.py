@@ -152,7 +152,7 @@ def test_a_number_that_is_read_while_a_policy_is_built_is_constant_or_an_optimiz
     policy_cls(cfg)
     monkeypatch.undo()
     allowed = {f"learn.{key}" for key in OPTIMIZER_KEYS} | FOLLOWED.get(name, set()) | {"learn.target_theta"}
-    kept = {path for path in read & set(numbers(name)) - allowed if not path.startswith("learn.learning_rate")}
+    kept = {path for path in read & set(numbers(name)) - allowed if "learning_rate" not in path}
     assert "learn.optimizer" in read  # this test sees what is read
     assert kept == set()
 
@@ -171,7 +171,7 @@ def test_a_schedule_changes_no_other_value_of_a_config(name: str) -> None:
 @pytest.mark.parametrize("name", OURS)
 def test_every_learning_rate_of_every_policy_follows_its_schedule(name: str) -> None:
     cfg = problem(name)
-    rates = [path for path in numbers(name) if path.startswith("learn.learning_rate")]
+    rates = [path for path in numbers(name) if "learning_rate" in path]
     for number, path in enumerate(rates, start=1):
         cfg.learn[path.removeprefix("learn.")] = linear(number, 0.0, 4, "iteration")
     policy_cls: Any = POLICY_REGISTRY[name]
