@@ -43,7 +43,7 @@ def set_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) -> N
     options = {} if model_given else sc.model_options(policy_cls, cfg, {})
     several = getattr(policy_cls, "multi_agent", False)
     if several or cfg.policy.get("multi_agent"):
-        shapes = _agent_shapes(cfg.policy.type, env_spec, "policy.model.agent_num" in options)
+        shapes = _agent_shapes(cfg.policy, env_spec, "policy.model.agent_num" in options)
         space = gymnasium.spaces.Discrete(shapes["action_shape"])
     else:
         _check_single(cfg, env_spec, options)
@@ -125,15 +125,17 @@ def _check_single(cfg: EasyDict, env_spec: EnvSpec, options: sc.Schema) -> None:
     raise ConfigError(f"The environment has {number} agents, but policy '{cfg.policy.type}' plays for one: {advice}.")
 
 
-def _agent_shapes(policy_type: str, env_spec: EnvSpec, knows_agents: bool) -> dict[str, Any]:
+def _agent_shapes(policy: EasyDict, env_spec: EnvSpec, knows_agents: bool) -> dict[str, Any]:
     """Return the shapes of one of several agents; a model that does not know of agents sees a row of `AgentRows`."""
     obs: Any = env_spec.observation_space
     actions: Any = env_spec.action_space
     if (number := count_agents(env_spec)) == 0:
+        always = getattr(POLICY_REGISTRY.find(policy.type), "multi_agent", False)
+        remedy = "a policy of one agent" if always else "leave policy.multi_agent out"
         raise ConfigError(
-            f"Policy '{policy_type}' learns for several agents: expected Dict observations with agent_state [M, ...], "
+            f"Policy '{policy.type}' learns for several agents: expected Dict observations with agent_state [M, ...], "
             f"and MultiDiscrete actions of M equal numbers for M agents, got {obs} and {actions}: choose such an "
-            "environment, or a policy of one agent."
+            f"environment, or {remedy}."
         )
     shapes = {key: list(part.shape or ()) for key, part in obs.spaces.items()}
     sizes = {"obs_shape": shapes["agent_state"][1:], "global_obs_shape": shapes.get("global_state", [])[-1:]}
