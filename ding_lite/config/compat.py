@@ -293,10 +293,9 @@ def translate_d4rl(user: dict[str, Any], notes: list[str]) -> None:
             f"env.type='d4rl', got {show(name)}: for others set gymnasium's id, and {path} to a Minari data set's id."
         )
     robot, data = found.groups()
-    set_key(user, "env.type", "mujoco")
-    set_key(user, "env.import_names", ["dizoo.mujoco.envs.mujoco_env"])
+    for key in ("env.type", "env.import_names", "policy.collect.data_type"):
+        pop_key(user, key)
     set_key(user, "env.env_id", D4RL[robot])
-    pop_key(user, "policy.collect.data_type")
     note = f"env.env_id '{name}' is '{D4RL[robot]}' here, of MuJoCo {_installed('mujoco')}"
     if get_key(user, path) is None:
         set_key(user, path, f"mujoco/{robot}/{data}-v0")

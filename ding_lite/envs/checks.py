@@ -34,10 +34,10 @@ def find_id(env_id: str | None) -> Any:
     env_id = given_id(env_id)
     try:
         return gymnasium.spec(env_id)
-    except (gymnasium.error.Error, ModuleNotFoundError) as error:  # which suggests a similar id
+    except (gymnasium.error.Error, ModuleNotFoundError) as error:
         raise ConfigError(
-            f"env.env_id: gymnasium knows no '{env_id}' ({error}). An environment of your own: import the module that "
-            f"registers it, or name it, 'module:{env_id}'."
+            f"env.env_id '{env_id}': {error} An environment of your own: import the module that registers it, or name "
+            f"it, 'module:{env_id}'."
         ) from error
 
 

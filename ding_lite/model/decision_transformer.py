@@ -122,7 +122,8 @@ class DecisionTransformer(nn.Module):
         x_BTH = self.norm_in(torch.stack([token + when_BKH for token in tokens], 2).flatten(1, 2))
         place_T = torch.arange(3 * shape[1], device=valid.device)
         known_BT = valid.repeat_interleave(3, dim=1)
-        itself_TT = place_T == place_T[:, None]  # so that no token attends to nothing
+        # Every token attends at least to itself: the softmax over no token would be NaN.
+        itself_TT = place_T == place_T[:, None]
         allowed_BTT = (place_T <= place_T[:, None]) & known_BT[:, None] | itself_TT
         kept = None if noise is None else (noise >= self.drop_p).to(x_BTH.dtype) / (1.0 - self.drop_p)
         for number, block in enumerate(self.blocks):

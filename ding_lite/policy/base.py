@@ -72,7 +72,7 @@ class Policy(Checkpointed):
     transition_with_policy_data: ClassVar[bool] = False  # losses need what the policy predicted when it acted
     unit_actions: ClassVar[bool] = False  # whether all its continuous actions are between -1 and 1
     model_type: ClassVar[str] = ""  # name of the built-in model that it uses by default, see `default_model`
-    agents_model_type: ClassVar[str] = ""  # the same with the key `multi_agent`, if it is another one
+    agents_model_type: ClassVar[str] = ""  # model with `multi_agent`; empty: `default_model`
     reads_next_obs: ClassVar[bool] = True  # whether its losses read `next_obs` of transitions from replay
     allows_lag: ClassVar[bool] = True  # whether it may learn from what an older policy played, see `collect.max_lag`
     remembers: bool = False  # whether its model has a state of each running episode, see `_play`
@@ -126,8 +126,8 @@ class Policy(Checkpointed):
         self._figures: dict[str, Tensor] = {}  # figures of the last collect, for the log
         self.env_place = (0, 0)  # number of the first environment that it plays, and of all; (0, 0): it plays all
         self._eval_random = torch.Generator(self._device)  # its own: evaluating must not change what is learned
-        rows = AgentRows(cfg.model.get("agent_id", True), ("action", *self.stored_outputs))
-        self._agents = rows if cfg.get("multi_agent") else None
+        own = ("action", *self.stored_outputs)  # columns that each agent has of its own
+        self._agents = AgentRows(cfg.model.get("agent_id", True), own) if cfg.get("multi_agent") else None
         # Of the running episodes of an evaluator and of a collector: trees of tensors `[N, ...]`; what is missing is 0.
         self._memory: dict[bool, dict[str, Any]] = {False: {}, True: {}}
         for field in enable_field:

@@ -103,8 +103,8 @@ class Sweep:
         self._trials = int(min(args.trials or (TRIALS if points == math.inf else points), points))
         self._executor = open_cluster(args, self._folder)
         samplers = {"tpe": TPESampler(constant_liar=True), "random": RandomSampler(), "grid": BruteForceSampler()}
-        first_quarter = self._limit // 4 + 1  # of the first run
-        median = optuna.pruners.MedianPruner(n_startup_trials=args.prune_after, n_warmup_steps=first_quarter)
+        # The first quarter of a trial's first run prunes nothing.
+        median = optuna.pruners.MedianPruner(n_startup_trials=args.prune_after, n_warmup_steps=self._limit // 4 + 1)
         self._study = open_study(
             args.storage or str(self._folder / "journal.log"),
             self._problem(first),

@@ -106,7 +106,11 @@ def test_d4rls_names_are_a_robot_of_gymnasium_and_a_data_set_of_minari() -> None
     env = dict(env_id="hopper-medium-v2", use_act_scale=True, reward_norm="iql_locomotion")
     policy = dict(learn=dict(data_path=None), collect=dict(data_type="d4rl", data_path=None))
     cfg = compile_config((dict(env=env, policy=policy), create))
-    assert (cfg.env.type, cfg.env.env_id, cfg.policy.collect.reward_norm) == ("mujoco", "Hopper-v5", "iql_locomotion")
+    assert (cfg.env.type, cfg.env.env_id, cfg.policy.collect.reward_norm) == (
+        "gymnasium",
+        "Hopper-v5",
+        "iql_locomotion",
+    )
     assert (cfg.policy.collect.data_type, cfg.policy.collect.data_path) == ("minari", "mujoco/hopper/medium-v0")
     (told,) = [note for note in cfg.notes if "hopper-medium-v2" in note]
     try:

@@ -151,7 +151,7 @@ def test_a_package_that_gymnasium_misses_is_an_error_that_names_our_extra(
 )
 def test_an_id_that_gymnasium_does_not_know_is_answered_by_its_hint_and_ours(env_id: str, hint: str) -> None:
     gymnasium.register_envs(ale_py)
-    with pytest.raises(ConfigError, match=rf"gymnasium knows no '{env_id}' .*{hint}.*name it, 'module:{env_id}'\.$"):
+    with pytest.raises(ConfigError, match=rf"env\.env_id '{env_id}': .*{hint}.*name it, 'module:{env_id}'\.$"):
         check_env(env_config(env_id=env_id))
 
 

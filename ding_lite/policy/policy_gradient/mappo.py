@@ -8,8 +8,6 @@ same for all agents.
 Deviations from the paper: the agents have no memory; `batch_size` counts samples of one agent.
 
 Logged figures: those of PPO.
-
-Shapes: T steps, N environments, M agents, K ended episodes.
 """
 
 from __future__ import annotations
