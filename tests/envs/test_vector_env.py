@@ -248,7 +248,7 @@ def test_check_env_reports_the_spaces_that_the_vector_has(manager: str) -> None:
     [
         ({"env_id": "CartPol-v1"}, r"env\.env_id.*'CartPol-v1'.*Did you mean: `CartPole`"),
         ({"env_id": None}, r"env\.env_id is not set"),
-        ({"env_id": "no_such_module:Env-v0"}, r"no 'no_such_module:Env-v0'.*the module that registers it"),
+        ({"env_id": "no_such_module:Env-v0"}, r"env_id 'no_such_module:Env-v0'.*the module that registers it"),
         ({"env_id": "CartPole-v1", "kwargs": {"gravty": 1}}, r"env\.kwargs \{'gravty': 1\}.*gravty"),
         ({"env_id": "CartPole-v1", "manager": {"type": "subproces"}}, r"env\.manager\.type.*Did you mean 'subprocess'"),
         ({"env_id": "Pendulum-v1", "manager": {"type": "native"}}, r"'native'.*'gymnasium'.*'base' or 'subprocess'"),
