@@ -175,7 +175,7 @@ gymnasium.register("Meeting-v0", Meeting, max_episode_steps=5)
 def test_a_starter_config_plays_for_all_agents_of_an_environment(algorithm: str | None, tmp_path: Path) -> None:
     (tmp_path / "meeting.py").write_text(MEETING)
     main(["new", "meeting:Meeting-v0", *([algorithm] if algorithm else []), "-o", "own.py"])
-    words = ["policy.learn.batch_size=8", "max_env_step=16", "max_train_iter=2"]
+    words = ["policy.learn.batch_size=8", "policy.collect.n_sample=16", "max_env_step=16", "max_train_iter=2"]
     if algorithm in ("dqn", "discrete_sac"):
         words.append("policy.random_collect_size=0")
     main(["train", "-c", "own.py", *words])
