@@ -63,15 +63,18 @@ class CriticNetwork(nn.Module):
         # A loop is as fast as one batched product of the critics' weights, measured on one CPU thread.
         self.heads = nn.ModuleList(MLP([*sizes, num_values or 1], output=True, **layers) for _ in range(num))
 
-    def forward(self, obs: Tensor, action: Tensor | None = None, own_actions: bool = False) -> Tensor:
+    def forward(
+        self, obs: Tensor, action: Tensor | None = None, own_actions: bool = False, num: int | None = None
+    ) -> Tensor:
         """Return values `[C, ..., B]`, or `[C, ..., B, K]`, for observations `[B, ...]` and actions `[..., B, D]`.
 
-        With `own_actions`, the actions are `[C, ..., B, D]`, those of each critic.
+        With `own_actions`, the actions are `[C, ..., B, D]`, those of each critic. With `num`, only so many critics, the
+        first ones, are computed.
         """
         x = self.encoder(obs)
         if action is not None:
             x = torch.cat([x.expand(*action.shape[:-1], -1), action], dim=-1)
-        value = torch.stack([head(x[c] if own_actions else x) for c, head in enumerate(self.heads)])
+        value = torch.stack([head(x[c] if own_actions else x) for c, head in enumerate(self.heads[:num])])
         return value.squeeze(-1) if self._num_values is None else value
 
 

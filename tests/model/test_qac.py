@@ -18,6 +18,7 @@ def test_every_mode_returns_the_documented_shapes(cls: type[QAC], space: Any, tw
     model, obs, action = cls(4, 2, space, twin), torch.randn(5, 4), torch.rand(5, 2)
     q = model({"obs": obs, "action": action}, mode="compute_critic")["q_value"]
     assert q.shape == (1 + twin, 5)
+    torch.testing.assert_close(model.critic(obs, action=action, num=1), q[:1])
     output = model(obs, mode="compute_actor")
     if space == "regression":
         assert output["action"].shape == (5, 2)

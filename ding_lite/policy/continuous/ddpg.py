@@ -139,7 +139,7 @@ class DDPGPolicy(Policy):
 
     def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         action_BD = self._run(self._model.actor, batch["obs"])
-        return -self._run_frozen(self._model.critic, batch["obs"], action=action_BD)[0].mean(), {}
+        return -self._run_frozen(self._model.critic, batch["obs"], action=action_BD, num=1)[0].mean(), {}
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         output = self._optimizers["critic"].step(self._critic_loss, batch)

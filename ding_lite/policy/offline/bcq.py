@@ -123,7 +123,7 @@ class BCQPolicy(Policy):
 
     def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         action_BD = self._candidates(self._model.actor, batch["obs"], batch["noise"]["actor"])
-        return -self._run_frozen(self._model.critic, batch["obs"], action=action_BD)[0].mean(), {}
+        return -self._run_frozen(self._model.critic, batch["obs"], action=action_BD, num=1)[0].mean(), {}
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         output = self._optimizers["vae"].step(self._vae_loss, batch)
@@ -138,7 +138,7 @@ class BCQPolicy(Policy):
 
     def _best(self, obs: Any, z_KNZ: Tensor) -> dict[str, Any]:
         action_KND = self._candidates(self._model.actor, obs, z_KNZ)
-        best_N = self._run(self._model.critic, obs, action=action_KND)[0].argmax(0)
+        best_N = self._run(self._model.critic, obs, action=action_KND, num=1)[0].argmax(0)
         return {"action": action_KND.take_along_dim(best_N[None, :, None], dim=0)[0]}
 
     @torch.inference_mode()

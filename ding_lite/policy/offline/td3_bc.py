@@ -49,7 +49,7 @@ class TD3BCPolicy(DDPGPolicy):
     def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_actor and detached figures. All ranks must call it together, because it averages over ranks."""
         action_BD = self._run(self._model.actor, batch["obs"])
-        q_B = self._run_frozen(self._model.critic, batch["obs"], action=action_BD)[0]
+        q_B = self._run_frozen(self._model.critic, batch["obs"], action=action_BD, num=1)[0]
         q_scale = allreduce_data(q_B.detach().abs().mean(), op="mean")
         loss, bc_loss = td3_bc_actor_error(q_B, action_BD, batch["action"], q_scale, self._cfg.learn.alpha)
         return loss, {"bc_loss": bc_loss, "q_scale": q_scale}
