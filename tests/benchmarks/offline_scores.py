@@ -1,6 +1,6 @@
 """What each offline policy makes of data of different quality: ``python -m tests.benchmarks.offline_scores``.
 
-SAC is trained on Pendulum-v1, and four data sets are taken from its run, as D4RL defines them (Fu et al. 2020,
+SAC is trained on a task (``--task``), and four data sets are taken from its run, as D4RL defines them (Fu et al. 2020,
 arXiv:2004.07219): `replay`, all steps until an evaluation first reached a third of the way from random play to an
 expert's; `medium`, what that policy plays; `expert`, what the best policy of the run plays; `mixed`, both in equal
 parts. Each policy then learns from each of them, by its config file in dizoo, for the same number of iterations. Its
@@ -16,6 +16,7 @@ import json
 import shutil
 import statistics
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,73 @@ from tests.distributed.launcher import ROOT
 POLICIES = ("bc", "td3_bc", "iql", "cql", "edac", "bcq", "dt")
 DATA = ("replay", "medium", "mixed", "expert")
 CHECKED = 1000  # seed of the episodes that a policy plays in the end
-GOAL, ENV_STEPS = -150.0, 40_000  # return of an expert, which only says where `medium` is; env steps of SAC's run
-ROWS, ITERATIONS, BATCH_SIZE = 20_000, 4_000, 128  # of a recorded data set, and of each policy
+
+
+@dataclass(frozen=True)
+class Task:
+    """An environment, how SAC learns it, and how the policies learn from SAC's data.
+
+    Attributes:
+        sac: Config file of SAC under dizoo.
+        offline: Config files of the policies, with a place for the name.
+        expert: Return of an expert, which only says where `medium` is.
+        env_steps: Length of SAC's run.
+        options: Overrides of SAC's config.
+        rows: Steps of a recorded data set.
+        iterations: Of each policy.
+        batch_size: Of each policy.
+    """
+
+    env_id: str
+    sac: str
+    offline: str
+    expert: float
+    env_steps: int
+    options: tuple[str, ...]
+    rows: int
+    iterations: int
+    batch_size: int
+
+    def config_of(self, policy: str) -> str:
+        """Return the path of a policy's config file."""
+        return str(ROOT / "dizoo" / (self.sac if policy == "sac" else self.offline.format(policy)))
+
+
+PENDULUM = "classic_control/pendulum/config/pendulum_{}_config.py"
+ROBOT = (
+    *("policy.learn.learning_rate_q=3e-4", "policy.learn.learning_rate_policy=3e-4", "policy.learn.auto_alpha=True"),
+    *("env.collector_env_num=8", "policy.collect.n_sample=8", "policy.learn.update_per_collect=8"),
+    *("policy.random_collect_size=5000", "policy.eval.evaluator.eval_freq=5000"),
+    *("env.evaluator_env_num=10", "env.n_evaluator_episode=10"),
+)
+ROBOTS = {"hopper": ("Hopper-v5", 3_000.0), "halfcheetah": ("HalfCheetah-v5", 6_000.0)}
+TASKS = {
+    "pendulum": Task(
+        env_id="Pendulum-v1",
+        sac=PENDULUM.format("sac"),
+        offline=PENDULUM,
+        expert=-150.0,
+        env_steps=40_000,
+        options=(*("policy.eval.evaluator.eval_freq=20", "env.evaluator_env_num=20", "env.n_evaluator_episode=20"),),
+        rows=20_000,
+        iterations=4_000,
+        batch_size=128,
+    ),
+    **{
+        name: Task(
+            env_id=env_id,
+            sac=f"mujoco/config/{name}_sac_config.py",
+            offline="mujoco/config/hopper_{}_config.py",
+            expert=expert,
+            env_steps=200_000,
+            options=ROBOT,
+            rows=100_000,
+            iterations=10_000,
+            batch_size=256,
+        )
+        for name, (env_id, expert) in ROBOTS.items()
+    },
+}
 
 
 class Keep(Callback):
@@ -57,9 +123,9 @@ class Keep(Callback):
         write_columns(str(self._folder / "replay.hdf5"), columns, {"action_units": "policy"})
 
 
-def play_at_random(episodes: int = 100) -> float:
+def play_at_random(env_id: str, episodes: int = 100) -> float:
     """Return the mean return of uniform actions."""
-    env, returns = gymnasium.make("Pendulum-v1"), []
+    env, returns = gymnasium.make(env_id), []
     env.action_space.seed(0)
     for episode in range(episodes):
         env.reset(seed=CHECKED + episode)
@@ -71,33 +137,28 @@ def play_at_random(episodes: int = 100) -> float:
     return statistics.fmean(returns)
 
 
-def config_of(policy: str) -> str:
-    """Return the path of a policy's config."""
-    return str(ROOT / "dizoo/classic_control/pendulum/config" / f"pendulum_{policy}_config.py")
-
-
-def train_expert(folder: Path, medium: float) -> None:
+def train_expert(task: Task, folder: Path, medium: float) -> None:
     """Train SAC; `Keep` saves what is needed of the return `medium`."""
-    words = [f"exp_name={folder}/sac", "env.stop_value=None", "policy.eval.evaluator.eval_freq=20"]
-    words += ["env.evaluator_env_num=20", "env.n_evaluator_episode=20"]
+    words, callbacks = [f"exp_name={folder}/sac", "env.stop_value=None", *task.options], [Keep(folder, medium)]
     shutil.rmtree(folder / "sac", ignore_errors=True)
     (folder / "medium.pth.tar").unlink(missing_ok=True)
-    serial_pipeline(config_of("sac"), 0, max_env_step=ENV_STEPS, overrides=words, callbacks=[Keep(folder, medium)])
+    serial_pipeline(task.config_of("sac"), 0, max_env_step=task.env_steps, overrides=words, callbacks=callbacks)
 
 
-def record(folder: Path) -> None:
+def record(task: Task, folder: Path) -> None:
     """Train SAC and write the data sets; `returns.json` has the mean returns of random play and of both policies."""
-    run, random = folder / "sac", play_at_random()
+    run, random = folder / "sac", play_at_random(task.env_id)
     if not (run / "result.json").exists():
-        train_expert(folder, random + (GOAL - random) / 3)
+        train_expert(task, folder, random + (task.expert - random) / 3)
     weights = {"medium": folder / "medium.pth.tar", "expert": run / "ckpt" / "ckpt_best.pth.tar"}
     parts = []
     for name, path in weights.items():
         target = folder / f"{name}.hdf5"
         target.unlink(missing_ok=True)
-        collect_demo_data(str(run / "total_config.py"), 1, ROWS, str(target), state_dict_path=str(path), explore=True)
+        config = str(run / "total_config.py")
+        collect_demo_data(config, 1, task.rows, str(target), state_dict_path=str(path), explore=True)
         with open_columns(str(target)) as file:
-            parts.append({key: file.read(key)[: ROWS // 2] for key in file.names})
+            parts.append({key: file.read(key)[: task.rows // 2] for key in file.names})
             parts[-1]["traj_flag"][-1] = True
     mixed = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
     write_columns(str(folder / "mixed.hdf5"), mixed, {"action_units": "env"})
@@ -110,41 +171,42 @@ def play(run: Path, weights: Path, episodes: int = 100) -> float:
     return evaluate_checkpoint(str(run / "total_config.py"), str(weights), CHECKED, episodes)["return_mean"]
 
 
-def learn(policy: str, data: str, seed: int, folder: Path) -> float:
+def learn(task: Task, policy: str, data: str, seed: int, folder: Path) -> float:
     """Learn from a data set; return the mean return of the last weights."""
-    run = folder / f"{policy}_{data}_{seed}"
+    run, last = folder / f"{policy}_{data}_{seed}", task.iterations
     if not (run / "return.json").exists():
         shutil.rmtree(run, ignore_errors=True)
         words = [f"exp_name={run}", "env.stop_value=None", "policy.num_threads=1", "policy.learn.train_epoch=100000"]
-        words += [f"policy.collect.data_path={folder}/{data}.hdf5", f"policy.learn.batch_size={BATCH_SIZE}"]
-        words += [f"policy.eval.evaluator.eval_freq={ITERATIONS}"]
-        serial_pipeline_offline(config_of(policy), seed, max_train_iter=ITERATIONS, overrides=words)
-        last = run / "ckpt" / f"iteration_{ITERATIONS}.pth.tar"
-        (run / "return.json").write_text(json.dumps(play(run, last)))
+        words += [f"env.env_id={task.env_id}", f"policy.learn.batch_size={task.batch_size}"]
+        words += ["policy.collect.data_type=hdf5", f"policy.collect.data_path={folder}/{data}.hdf5"]
+        words += [f"policy.eval.evaluator.eval_freq={last}"]
+        serial_pipeline_offline(task.config_of(policy), seed, max_train_iter=last, overrides=words)
+        (run / "return.json").write_text(json.dumps(play(run, run / "ckpt" / f"iteration_{last}.pth.tar")))
     return json.loads((run / "return.json").read_text())
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", choices=TASKS, default="pendulum")
     parser.add_argument("--policies", nargs="+", default=POLICIES)
     parser.add_argument("--data", nargs="+", choices=DATA, default=DATA)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--folder", type=Path, default=Path("offline_scores"), help="where all runs and data are kept")
+    parser.add_argument("--folder", type=Path, default=Path("offline_scores"), help="with one for each task")
     args = parser.parse_args()
     limit_threads(1)
-    folder = args.folder.resolve()
+    task, folder = TASKS[args.task], args.folder.resolve() / args.task
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "returns.json").exists():
-        record(folder)
+        record(task, folder)
     told = json.loads((folder / "returns.json").read_text())
     low, span = told["random"], told["expert"] - told["random"]
-    print("Pendulum-v1: " + ", ".join(f"{name} {value:.1f}" for name, value in told.items()))
+    print(f"{task.env_id}: " + ", ".join(f"{name} {value:.1f}" for name, value in told.items()))
     print(f"| policy | {' | '.join(args.data)} |\n|---{'|---' * len(args.data)}|")
     for policy in args.policies:
         cells = []
         for data in args.data:
-            returns = [learn(policy, data, seed, folder) for seed in args.seeds]
+            returns = [learn(task, policy, data, seed, folder) for seed in args.seeds]
             cells.append(", ".join(f"{100 * (value - low) / span:.0f}" for value in returns))
         print(f"| `{policy}` | {' | '.join(cells)} |", flush=True)
 
