@@ -68,8 +68,8 @@ class CriticNetwork(nn.Module):
     ) -> Tensor:
         """Return values `[C, ..., B]`, or `[C, ..., B, K]`, for observations `[B, ...]` and actions `[..., B, D]`.
 
-        With `own_actions`, the actions are `[C, ..., B, D]`, those of each critic. With `num`, only so many critics, the
-        first ones, are computed.
+        With `own_actions`, the actions are `[C, ..., B, D]`, those of each critic. With `num`, only the first `num`
+        critics are computed.
         """
         x = self.encoder(obs)
         if action is not None:

@@ -12,12 +12,10 @@ pong_pqn_config = EasyDict(
         episodic_reward=True,
         max_episode_steps=6000,
         collector_max_episode_steps=[500, 500, 500, 6000],
-        collector_env_num=8,
         stop_value=20.5,
     ),
     policy=dict(
         cuda=True,
-        discount_factor=0.99,
         model=dict(
             encoder=dict(type="conv", layer_norm=True),
             encoder_hidden_size_list=[16, 32, 32, 256],
@@ -25,7 +23,6 @@ pong_pqn_config = EasyDict(
             head_layer_num=0,
         ),
         learn=dict(
-            batch_size=128,
             learning_rate=dict(
                 type="piecewise",
                 points=[[0, 5e-4], [600_000, 5e-4], [1_500_000, 5e-5]],
@@ -39,7 +36,7 @@ pong_pqn_config = EasyDict(
             evaluator=dict(eval_freq=3200),  # about 100,000 env steps
         ),
         other=dict(
-            eps=dict(type="linear", start=1.0, end=0.02, decay=100_000),
+            eps=dict(type="linear", end=0.02),
         ),
     ),
 )

@@ -58,16 +58,20 @@ COMPARISONS = (
     Comparison("cartpole_dqn", "di_engine", 2.5, "compiled", (COMPILED,), threads=(1,)),
     Comparison("cartpole_dqn", "sb3", 1.6, "compiled", (*LIKE_SB3, COMPILED), threads=(1,)),
     Comparison("cartpole_ppo", "di_engine", 2.0, threads=(1,), rate="updates_per_s"),
-    Comparison("cartpole_ppo", "sb3", 1.5, threads=(1,)),
+    Comparison("cartpole_ppo", "sb3", 1.8, threads=(1,)),
+    Comparison("cartpole_ppo", "sb3", 1.8, "compiled", (COMPILED,), threads=(1,)),
     Comparison("cartpole_qrdqn", "sb3", 1.5, options=LIKE_SB3, threads=(1,)),
-    Comparison("pendulum_sac", "sb3", 1.5, threads=(1,)),
     Comparison("pendulum_sac", "di_engine", 1.5, threads=(1,)),
-    Comparison("pendulum_td3", "sb3", 1.5, threads=(1,)),
-    Comparison("halfcheetah_sac", "sb3", 1.5, threads=(1,)),
-    Comparison("halfcheetah_td3", "sb3", 1.5, threads=(1,)),
     *(
-        Comparison(task, "sb3", 1.5, "compiled", (COMPILED,), threads=(1,))
-        for task in ("pendulum_sac", "pendulum_td3", "halfcheetah_sac", "halfcheetah_td3")
+        Comparison(f"{task}_{kind}", "sb3", goal, variant, options, threads=(1,))
+        for task in ("pendulum", "halfcheetah")
+        for kind in ("sac", "td3")
+        for variant, options, goal in (
+            ("", (), 1.4),
+            ("compiled", (COMPILED,), 1.4),
+            ("bf16", (BF16,), 2.0),
+            ("bf16-compiled", (BF16, COMPILED), 2.0),
+        )
     ),
     Comparison("pong_dqn", "di_engine", 1.8),
     Comparison("pong_dqn", "di_engine", 1.8, "compiled", (COMPILED,), threads=(1,)),
@@ -75,7 +79,7 @@ COMPARISONS = (
     Comparison("pong_dqn", "sb3", 2.0, "bf16", (*LIKE_SB3, BF16)),
     Comparison("pong_dqn", "sb3", 2.0, "bf16-compiled", (*LIKE_SB3, BF16, COMPILED), threads=(1,)),
     Comparison("pong_ppo", "di_engine", None, rate="updates_per_s"),
-    Comparison("pong_ppo", "sb3", 1.25),
+    Comparison("pong_ppo", "sb3", 2.0),
     Comparison("pong_ppo", "sb3", 2.0, "bf16", (BF16,)),
     *(Comparison(f"sheeprl_{kind}", "sb3", 2.5, threads=(1,)) for kind in ("ppo", "a2c", "sac")),
     *(
