@@ -16,7 +16,6 @@ hopper_bc_config = EasyDict(
         learn=dict(
             train_epoch=250,
             batch_size=256,
-            learning_rate=1e-3,
         ),
         collect=dict(
             data_type="minari",
