@@ -23,6 +23,8 @@ from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 class MAVAC(VAC):
     """`VAC` for one of several agents, whose observations are rows of `fold_agents`.
 
+    Policy and value share no layers; with `lstm_type`, each remembers what it has seen.
+
     Args:
         agent_num: number of agents.
         obs_shape: shape of what one agent observes, `agent_state` without the dimension of the agents.
@@ -33,9 +35,7 @@ class MAVAC(VAC):
         **options: see `VAC`.
     """
 
-    @with_arguments_of(
-        VAC, without=("share_encoder", "action_space", "lstm_type", "memory", "sigma_type", "fixed_sigma_value")
-    )
+    @with_arguments_of(VAC, without=("share_encoder", "action_space", "sigma_type", "fixed_sigma_value"))
     def __init__(
         self,
         agent_num: int,
@@ -147,10 +147,15 @@ class HAVAC(ActorCritic):
         """Return a dict with `logit` `[B, M, A]` and `value` `[B]`."""
         return self.compute_actor(obs) | self.compute_critic(obs)
 
+    @property
+    def value_layer(self) -> nn.Module:
+        """The linear layer that returns the value."""
+        return self.critic.heads[0][-1]  # type: ignore[index, no-any-return]  # heads are MLPs
+
     def init_parameters(self) -> None:
         """Initialise the networks in place, see `init_orthogonal`; the last layer of the value has gain 1."""
         heads = nn.ModuleList(actor.head for actor in self.actors)  # type: ignore[misc]  # each is an ActorNetwork
-        init_orthogonal(self, heads, {self.critic.heads[0][-1]: 1.0})  # type: ignore[index]  # heads are MLPs
+        init_orthogonal(self, heads, {self.value_layer: 1.0})
 
 
 def needed(global_obs_shape: ObsShape | None) -> ObsShape:

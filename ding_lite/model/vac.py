@@ -107,7 +107,7 @@ class VAC(ActorCritic):
         sigma_type: 'independent' of the observation, 'conditioned' on it, or 'fixed'.
         fixed_sigma_value: sigma if it is 'fixed'.
         bound_type: 'tanh' keeps mu between -1 and 1; None: no bound.
-        lstm_type: put a recurrent core after the shared encoder: 'lstm', 'gru' or 'normal', see `RecurrentCore`. The
+        lstm_type: put a recurrent core after each encoder: 'lstm', 'gru' or 'normal', see `RecurrentCore`. The
             observations are then sequences. None: none.
         memory: 'gtrxl' puts a transformer with memory there instead, see `create_core`.
         **options: see `ActorCritic`.
@@ -138,7 +138,11 @@ class VAC(ActorCritic):
             self.encoder = self.new_encoder()
         else:
             self.actor_encoder, self.critic_encoder = self.new_encoder(), self.new_encoder()
-        self.core = create_core(self.size, lstm_type, memory) if lstm_type or memory else None
+        self._recurrent = bool(lstm_type or memory)
+        if self._recurrent and share_encoder:
+            self.core = create_core(self.size, lstm_type, memory)
+        elif self._recurrent:
+            self.actor_core, self.critic_core = (create_core(self.size, lstm_type, memory) for _ in range(2))
         self.actor_head = create_actor_head(
             [self.size, *self.actor_sizes],
             action_shape,
@@ -150,17 +154,31 @@ class VAC(ActorCritic):
         )
         self.critic_head = MLP([self.size, *self.critic_sizes, 1], output=True, **self.layer_options)
 
-    def forward(self, inputs: Tensor, mode: str = "compute_actor_critic", **sequence: Any) -> dict[str, Any]:
+    def forward(
+        self, inputs: Any, mode: str = "compute_actor_critic", prev_state: Any = None, **sequence: Any
+    ) -> dict[str, Any]:
         """Return the result of the method named `mode` for observations `inputs`, `[B, ...]`.
 
-        With a recurrent core, observations and outputs are sequences `[T, B, ...]`; `run_core` describes the arguments
-        `sequence` and the states in the result.
+        With a recurrent core, observations and outputs are sequences `[T, B, ...]`; `run_core` describes the other
+        arguments and the states in the result. With a core each, a state is a dict of those of `actor` and `critic`, or
+        of the one that `mode` needs.
         """
-        if self.core is None or mode not in self.modes:
+        if not self._recurrent or mode not in self.modes:
             return super().forward(inputs, mode)
-        features, _, states = run_core(self.encoder, self.core, inputs, **sequence)
-        actor = {"logit": obey_mask(self.actor_head(features), inputs)} if "actor" in mode else {}
-        return actor | ({"value": self.critic_head(features).squeeze(-1)} if "critic" in mode else {}) | states
+        names = [name for name in ("actor", "critic") if name in mode]
+        states: dict[str, Any]
+        if self._share_encoder:
+            y_TBF, _, states = run_core(self.encoder, self.core, inputs, prev_state, **sequence)
+            features = dict.fromkeys(names, y_TBF)
+        else:
+            cores = {"actor": (self.actor_encoder, self.actor_core), "critic": (self.critic_encoder, self.critic_core)}
+            runs = {name: run_core(*cores[name], inputs, (prev_state or {}).get(name), **sequence) for name in names}
+            features = {name: run[0] for name, run in runs.items()}
+            states = {key: {name: run[2][key] for name, run in runs.items()} for key in runs[names[0]][2]}
+        actor = {"logit": obey_mask(self.actor_head(features["actor"]), inputs)} if "actor" in names else {}
+        return (
+            actor | ({"value": self.critic_head(features["critic"]).squeeze(-1)} if "critic" in names else {}) | states
+        )
 
     def compute_actor(self, obs: Tensor) -> dict[str, Any]:
         """Return a dict with `logit`."""
@@ -180,9 +198,14 @@ class VAC(ActorCritic):
         logit = obey_mask(self.actor_head(features), obs)
         return {"logit": logit, "value": self.critic_head(features).squeeze(-1)}
 
+    @property
+    def value_layer(self) -> nn.Module:
+        """The linear layer that returns the value."""
+        return self.critic_head[-1]
+
     def init_parameters(self) -> None:
         """Initialise the network in place, see `init_orthogonal`; the last layer of the value has gain 1."""
-        init_orthogonal(self, self.actor_head, {self.critic_head[-1]: 1.0})
+        init_orthogonal(self, self.actor_head, {self.value_layer: 1.0})
 
 
 @torch.no_grad()

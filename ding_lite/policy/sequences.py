@@ -89,9 +89,11 @@ def find_core(model: Mapping[str, Any]) -> str | None:
 def check_core(policy: EasyDict, recurrent: bool) -> None:
     """Check that a model has a recurrent core only if the policy can learn with one."""
     key = find_core(policy.model)
-    if key and not (recurrent and policy.model.get("share_encoder", True)):
-        what = "share_encoder=False" if recurrent else f"policy '{policy.type}', only with 'ppo'"
-        raise ConfigError(f"policy.model.{key}={policy.model[key]} is not possible with {what}: leave one out.")
+    if key and not recurrent:
+        raise ConfigError(
+            f"policy.model.{key}={policy.model[key]} is not possible with policy '{policy.type}', only with 'ppo': "
+            "leave it out."
+        )
 
 
 def after_burnin(batch: dict[str, Any], burnin: int) -> dict[str, Any]:

@@ -77,7 +77,10 @@ OPTIONS = {
         ["policy.learn.epoch_per_collect=2"],
         ["policy.learn.adv_norm=False", "policy.learn.value_norm=False", "policy.learn.entropy_weight=0.01"],
     ],
-    "mappo": [[], ["policy.model.centralized_critic=False", "policy.learn.epoch_per_collect=3"]],
+    "mappo": [
+        *([], ["policy.model.centralized_critic=False", "policy.learn.epoch_per_collect=3"]),
+        ["policy.model.lstm_type=gru", "policy.learn.epoch_per_collect=3"],
+    ],
     "qmix": [
         parity.SEQUENCES["qmix"],
         ["policy.unroll_len=1", "policy.model.lstm_type=None", "policy.model.mixer=False", "policy.nstep=3",

@@ -169,9 +169,10 @@ def test_mistakes_are_one_line(kwargs: Any, message: str) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_a_recurrent_model_takes_sequences_of_dicts() -> None:
+@pytest.mark.parametrize("share", [True, False])
+def test_a_recurrent_model_takes_sequences_of_dicts(share: bool) -> None:
     torch.manual_seed(0)
-    model = VAC({"a": 3, "b": {"c": 2}}, 3, encoder_hidden_size_list=[8, 8], lstm_type="gru")
+    model = VAC({"a": 3, "b": {"c": 2}}, 3, "discrete", share, encoder_hidden_size_list=[8, 8], lstm_type="gru")
     obs = {"a": torch.randn(4, 2, 3), "b": {"c": torch.randn(4, 2, 2)}}
     output, state = model(obs), None
     for t in range(4):
@@ -180,3 +181,9 @@ def test_a_recurrent_model_takes_sequences_of_dicts() -> None:
         torch.testing.assert_close(step["logit"][0], output["logit"][t])
         torch.testing.assert_close(step["value"][0], output["value"][t])
     torch.testing.assert_close(state, output["next_state"])
+    if not share:  # each network has its memory, and either alone continues it
+        assert set(state) == {"actor", "critic"}
+        for name, key in (("actor", "logit"), ("critic", "value")):
+            alone = model(obs, mode=f"compute_{name}", prev_state=state)
+            torch.testing.assert_close(alone[key], model(obs, prev_state=state)[key])
+            assert set(alone["next_state"]) == {name}

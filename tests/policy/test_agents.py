@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ding_lite.model.agents import fold_agents
 from ding_lite.utils.registry import POLICY_REGISTRY
+from ding_lite.utils.tree import tree_leaves
 from tests.distributed import parity
 from tests.policy.helpers import parameter_hash
 
@@ -41,15 +42,18 @@ def test_a_sample_is_one_of_each_agent_and_its_priority_is_their_mean(name: str)
         torch.testing.assert_close(found[key].mean(), figure.mean(), equal_nan=True, msg=key)
 
 
-def test_what_an_agent_remembers_belongs_to_its_environment() -> None:
-    _, policy, _ = problem("ppo", "model.type=vac", "model.lstm_type=gru")
+@pytest.mark.parametrize("words", [[], ["model.type=vac"]])
+def test_what_an_agent_remembers_belongs_to_its_environment(words: list[str]) -> None:
+    _, policy, _ = problem("ppo", "model.lstm_type=gru", *words)
 
     def act(explore: bool = True) -> Tensor:
         return policy.act(parity.observations("mappo", 3), explore=explore)["logit"]
 
     first, second = act(), act()
     assert first.shape == (3, AGENTS, 3)
-    assert policy.local_state_dict()["state"]["h"].shape[:2] == (3, AGENTS)  # so that ranks can exchange environments
+    states = list(tree_leaves(policy.local_state_dict()["state"]))
+    assert len(states) == 2 - len(words)  # of policy and value
+    assert {state.shape[:2] for state in states} == {(3, AGENTS)}  # so that ranks can exchange environments
     assert not torch.equal(first[1], second[1])
     policy.reset([1])
     third = act()

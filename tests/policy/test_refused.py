@@ -87,7 +87,6 @@ ppo | learn.lr_scheduler={'epoch_num':'three','min_lr_lambda':0.1} | policy.lear
 ppo | learn.clip_scheduler={'epoch_num':3} | policy.learn.clip_scheduler must be dict(epoch_num=collects, min
 ppo | learn.clip_scheduler={'epoch_num':0,'min_clip_lambda':0.1} | policy.learn.clip_scheduler must be dict
 coma,ppo | collect.n_episode=8 | Unknown key 'policy.collect.n_episode'
-ppo | model.lstm_type=lstm model.share_encoder=False | lstm_type=lstm is not possible with share_encoder=False
 ppo | model.lstm_type=rnn | lstm_type must be one of normal, pytorch, lstm, gru, got 'rnn'
 ppo | learn.pretrained_model_path=x | has no effect without a weight: set policy.learn.kl_beta above 0
 ppo | learn.pretrained_model_path=x learn.kl_beta=0.5 learn.kl_adaptive=True learn.target_kl=0.1 | contradicts kl_ad

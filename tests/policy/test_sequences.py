@@ -16,7 +16,7 @@ from ding_lite.envs import create_vector_env
 from ding_lite.policy.policy_gradient.actor_critic import estimate_advantages
 from ding_lite.policy.sequences import evaluate_sequences
 from ding_lite.utils.registry import POLICY_REGISTRY
-from ding_lite.utils.tree import tree_leaves
+from ding_lite.utils.tree import tree_leaves, tree_map
 from ding_lite.worker import SampleCollector
 from dizoo.memory.config import memory_ppo_config, memory_r2d2_config
 from tests.distributed import parity
@@ -63,7 +63,7 @@ def step_by_step(network: Any, block: dict[str, Any], n: int) -> Iterator[tuple[
     """
     finals = dict(zip(block["final_index"].tolist(), block["final_obs"], strict=True))
     obs_T, (steps, num_envs) = [*block["obs"][:, n], block["last_obs"][n]], block["reward"].shape
-    state: Any = {name: column[0, n][None] for name, column in block["prev_state"].items()}
+    state: Any = tree_map(lambda column: column[0, n][None], block["prev_state"])
     for t in range(steps):
         before = None if block["episode_step"][t, n] == 0 else state
         output = network(obs_T[t].double()[None, None], prev_state=before)
@@ -72,9 +72,9 @@ def step_by_step(network: Any, block: dict[str, Any], n: int) -> Iterator[tuple[
         yield before, output, network(next_obs, prev_state=state)
 
 
-@pytest.mark.parametrize("recompute", [False, True])
-def test_values_are_those_of_one_step_after_the_other(recompute: bool) -> None:
-    policy, block = play(blocks=2)  # the second block starts inside episodes
+@pytest.mark.parametrize(("recompute", "share"), [(False, True), (True, True), (True, False)])
+def test_values_are_those_of_one_step_after_the_other(recompute: bool, share: bool) -> None:
+    policy, block = play(f"policy.model.share_encoder={share}", blocks=2)  # the second block starts inside episodes
     assert (block["episode_step"][0] > 0).any()
     if recompute:
         with torch.no_grad():

@@ -5,7 +5,10 @@ is that of `policy/policy_gradient/ppo.py` over M times as many samples. In MAPP
 whole task, V(s); in IPPO, `model.centralized_critic=False`, that of what the agent observes, V(o_m). The reward is the
 same for all agents.
 
-Deviations from the paper: the agents have no memory; `batch_size` counts samples of one agent.
+With `model.lstm_type`, policy and value each remember what they have seen in the episode, as in the paper.
+
+Deviations from the paper: the agents have no memory by default; a sequence is all that an environment played in a
+collect, instead of ten steps; `batch_size` counts samples of one agent.
 
 Logged figures: those of PPO.
 """
