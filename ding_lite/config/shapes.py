@@ -134,10 +134,11 @@ def _agent_shapes(policy: EasyDict, env_spec: EnvSpec, knows_agents: bool) -> di
         remedy = "a policy of one agent" if always else "leave policy.multi_agent out"
         raise ConfigError(
             f"Policy '{policy.type}' learns for several agents: expected Dict observations with agent_state [M, ...], "
-            f"and MultiDiscrete actions of M equal numbers for M agents, got {obs} and {actions}: choose such an "
-            f"environment, or {remedy}."
+            "and MultiDiscrete actions of M equal numbers for M agents, of which an action_mask forbids those that one "
+            f"lacks, got {obs} and {actions}: choose such an environment, or {remedy}."
         )
     shapes = {key: list(part.shape or ()) for key, part in obs.spaces.items()}
+    _check_state(policy, shapes.get("global_state", [0]), number)
     sizes = {"obs_shape": shapes["agent_state"][1:], "global_obs_shape": shapes.get("global_state", [])[-1:]}
     single = {key: size[0] if len(size) == 1 else size or None for key, size in sizes.items()}
     options = int(actions.nvec.flat[0])
@@ -145,6 +146,19 @@ def _agent_shapes(policy: EasyDict, env_spec: EnvSpec, knows_agents: bool) -> di
         seen = sizes["obs_shape"]
         single = {"obs_shape": {"agent_state": seen[0] + number if len(seen) == 1 else seen, "action_mask": options}}
     return {"agent_num": number, "action_shape": options, **single}
+
+
+def _check_state(policy: EasyDict, shape: list[int], number: int) -> None:
+    """Raise `ConfigError` if a policy of several agents cannot learn from a global state of this shape."""
+    of_each = getattr(POLICY_REGISTRY.find(policy.type), "state_of_each", False) and not policy.model.get("mixer")
+    size = shape[-1:]
+    allowed = [size, [number, *size]] if of_each or policy.get("multi_agent") else [size]
+    if shape not in allowed:
+        raise ConfigError(
+            f"Policy '{policy.type}' learns from a vector that shows the state of the whole task: expected global_state"
+            f" [G]{' or [M, G]' * (len(allowed) - 1)} in the observations, got {shape} for M={number} agents: flatten "
+            "it in the environment."
+        )
 
 
 def _check_actions(policy_type: str, policy_cls: type, space: gymnasium.Space[Any]) -> str:

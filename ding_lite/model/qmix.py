@@ -212,9 +212,14 @@ class WQMix(QMixPair):
         **options: Any,
     ) -> None:
         super().__init__()
+        if global_obs_shape is None:
+            raise ConfigError(
+                "both mixers need the key global_state in the observations, a vector that shows the state of the whole "
+                "task: add it to the environment, or use 'qmix' with policy.model.mixer=False."
+            )
         shapes = (agent_num, obs_shape, action_shape, global_obs_shape)
         self.tot, self.star = (QMix(*shapes, **options) for _ in range(2))
-        self.star.mixer = JointMixer(agent_num, global_obs_shape)  # type: ignore[arg-type, assignment]
+        self.star.mixer = JointMixer(agent_num, global_obs_shape)  # type: ignore[assignment]
 
 
 @MODEL_REGISTRY.register("madqn")

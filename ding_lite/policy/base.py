@@ -67,6 +67,7 @@ class Policy(Checkpointed):
     config_without: ClassVar[tuple[str, ...]] = ()  # dotted keys of base classes that this class does not use
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.Space,)  # action spaces that it supports
     multi_agent: ClassVar[bool] = False  # whether it needs several agents; with the key `multi_agent`, they are rows
+    state_of_each: ClassVar[bool] = False  # whether it takes a global state of each agent, too; rows always do
     actor_mode: ClassVar[str | None] = None  # argument `mode` of its model when it acts without exploration
     stored_outputs: ClassVar[tuple[str, ...]] = ()  # outputs of `_forward_collect` that replay stores, where they exist
     transition_with_policy_data: ClassVar[bool] = False  # losses need what the policy predicted when it acted

@@ -174,6 +174,32 @@ def test_a_policy_of_one_agent_is_not_built_for_several(policy: str, advice: str
     set_shapes(compiled("ppo", dict(multi_agent=True)), agents)
 
 
+@pytest.mark.parametrize(
+    ("policy", "words", "takes"),
+    [
+        *[(name, {}, False) for name in ("coma", "happo", "qmix", "wqmix")],
+        *[("madqn", {}, True), ("madqn", dict(model=dict(mixer=True)), False), ("mappo", {}, True)],
+    ],
+)
+def test_a_global_state_of_each_agent_is_refused_where_one_of_all_is_needed(
+    policy: str, words: dict[str, Any], takes: bool
+) -> None:
+    def observed(*state: int) -> EnvSpec:
+        return spec(Dict(agent_state=Box(-1, 1, (2, 4)), global_state=Box(-1, 1, state)), MultiDiscrete([3, 3]))
+
+    for shape in ((2, 6), (3, 6), (1, 2, 6)):
+        cfg = compiled(policy, words)
+        if takes and shape == (2, 6):
+            set_shapes(cfg, observed(*shape))
+            assert cfg.policy.model.global_obs_shape == 6
+            continue
+        expected = (
+            rf"^Policy '{policy}' learns from a vector that shows the state .*, got \[{', '.join(map(str, shape))}\]"
+        )
+        with pytest.raises(ConfigError, match=f"{expected} for M=2 agents: flatten it in the environment\\.$"):
+            set_shapes(cfg, observed(*shape))
+
+
 @pytest.mark.parametrize("space", [Box(-1, 1, (2, 2)), Dict(left=Discrete(2), right=Discrete(2))])
 @pytest.mark.parametrize("policy", ["sac", "dqn", "ppo"])
 def test_no_policy_is_advised_for_actions_that_none_takes(policy: str, space: Space[Any]) -> None:

@@ -51,6 +51,7 @@ class MADQNPolicy(RecurrentPolicy, DQNPolicy):
     config_without: ClassVar[tuple[str, ...]] = NOT_OF_QMIX
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.MultiDiscrete,)
     multi_agent = True
+    state_of_each = True
     model_type = "madqn"
     logged_figures = ("q_value", "cooperation_q_value", "epsilon")
 
