@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from ding_lite.policy.base import Policy
 from ding_lite.rl_utils.policy_gradient import gae, gae_data
 from ding_lite.torch_utils.minibatch import normalize_parts
+from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.key import Key
 from ding_lite.utils.tree import tree_map
 
@@ -83,6 +84,37 @@ def estimate_advantages(
     data = gae_data(value_TN, next_value_TN, block["reward"], block["done"], block["traj_flag"])
     adv_TN = gae(data, cfg.discount_factor, cfg.collect.gae_lambda)
     return adv_TN, adv_TN + value_TN
+
+
+@torch.no_grad()
+def update_units(stats: RunningMeanStd, return_M: Tensor, model: nn.Module) -> tuple[Tensor, Tensor]:
+    """Add returns to the statistics that are the units of a model's values, which stay the same in units of rewards.
+
+    A value v of the model means v std + mean. If mean and std change, and the model does not, all its values move, and
+    so do the targets, which contain values: they can grow without bound. Therefore the last layer of the value changes
+    too (PopArt, van Hasselt et al. 2016, arXiv:1602.07714, prop. 1), so that
+
+        v' std' + mean' = v std + mean,   v' = scale v + shift.
+
+    Before the first returns, the model has learned nothing that should stay; its values begin near the mean return.
+
+    Args:
+        stats: the statistics, which all ranks share.
+        return_M: returns in units of rewards.
+        model: has `value_layer`, the linear layer that returns the value. Without it, nothing but `stats` changes.
+
+    Returns:
+        scale and shift, with which values in the old units become values in the new ones.
+    """
+    layer, mean, std = getattr(model, "value_layer", None), stats.mean.clone(), stats.std
+    keeps = (stats.count > 0) & (layer is not None)
+    stats.update(return_M)
+    scale = torch.where(keeps, std / stats.std, 1.0)
+    shift = torch.where(keeps, (mean - stats.mean) / stats.std, 0.0)
+    if layer is not None:
+        layer.weight.mul_(scale)
+        layer.bias.mul_(scale).add_(shift)
+    return scale, shift
 
 
 def normalize_advantages(batches: list[dict[str, Any]]) -> list[dict[str, Any]]:

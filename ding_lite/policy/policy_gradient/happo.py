@@ -41,6 +41,7 @@ from ding_lite.policy.policy_gradient.actor_critic import (
     estimate_values,
     flatten_rows,
     init_parameters,
+    update_units,
 )
 from ding_lite.policy.policy_gradient.ppo import PPOPolicy
 from ding_lite.rl_utils.common import weighted_mean
@@ -121,7 +122,8 @@ class HAPPOPolicy(Policy):
         self._figures["explained_variance"] = explained_variance(value_TN, return_TN)
         targets_S = flatten_rows({"value": values[0], "adv": adv_TN, "return_": return_TN})
         if learn.value_norm:
-            stats.update(targets_S["return_"])
+            scale, shift = update_units(stats, targets_S["return_"], self._model)
+            targets_S["value"] = targets_S["value"] * scale + shift
             targets_S["return_"] = stats.normalize(targets_S["return_"])
         if learn.adv_norm:
             (targets_S["adv"],) = normalize_parts([targets_S["adv"]])

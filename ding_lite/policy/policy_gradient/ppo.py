@@ -13,9 +13,9 @@ Logged figures:
 * `grad_norm`: the norm of the averaged gradient before clipping. `learning_rate`.
 
 Additions to the paper: the value loss is clipped; values are normalised by the running mean and standard deviation of
-returns; advantages are normalised in each minibatch and recomputed for each epoch; the dual clip (Ye et al. 2020,
-arXiv:1912.09729, eq. 5). Each of these is a key of the config. Every mean, deviation and decision covers the samples of
-all ranks.
+returns, see `update_units`; advantages are normalised in each minibatch and recomputed for each epoch; the dual clip
+(Ye et al. 2020, arXiv:1912.09729, eq. 5). Each of these is a key of the config. Every mean, deviation and decision
+covers the samples of all ranks.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from ding_lite.policy.policy_gradient.actor_critic import (
     flatten_rows,
     init_parameters,
     normalize_advantages,
+    update_units,
 )
 from ding_lite.policy.sequences import (
     by_environment,
@@ -188,8 +189,9 @@ class PPOPolicy(Policy):
         targets_M = self._arrange({"value": value_TN, "adv": adv_TN, "return_": return_TN})
         if epoch == 0:
             self._figures["explained_variance"] = explained_variance(plain_TN, return_TN)
-        if norm and epoch == 0:
-            stats.update(targets_M["return_"])
+            if norm:
+                scale, shift = update_units(stats, targets_M["return_"], self._model)
+                targets_M["value"] = targets_M["value"] * scale + shift
         return targets_M | ({"return_": stats.normalize(targets_M["return_"])} if norm else {})
 
     def _values(self, block: dict[str, Any], recompute: bool) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from ding_lite.policy.policy_gradient.actor_critic import estimate_advantages
+from ding_lite.policy.policy_gradient.actor_critic import estimate_advantages, update_units
 from ding_lite.policy.policy_gradient.ppo import PPOPolicy
 from ding_lite.torch_utils.minibatch import explained_variance, normalize_parts
 from ding_lite.utils.key import Key
@@ -74,7 +74,7 @@ class PPOOffPolicy(PPOPolicy):
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         batch = dict(batch)
         if self._cfg.learn.value_norm:
-            self._value_stats.update(batch["return_"])
+            update_units(self._value_stats, batch["return_"], self._model)
             for key in ("value", "return_"):
                 batch[key] = self._value_stats.normalize(batch[key])
         if self._cfg.learn.adv_norm:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
 from tests.policy.actors import ADV, HALVES, RETURN, by_state, hand_block, hand_model, learn, make_actor
 from tests.policy.actors import make_block as random_block
@@ -95,6 +96,36 @@ def test_value_norm_learns_returns_in_units_of_their_running_deviation() -> None
     assert (stats.mean.item(), stats.var.item(), stats.count.item()) == pytest.approx((joined.mean(), joined.var(), 12))
     expected = (adv + value - joined.mean()) / joined.std()
     assert by_state([batch], "return_") == pytest.approx(expected.tolist(), rel=1e-5)
+
+
+class Line(nn.Module):
+    """Values that are linear in the observations; two actions that are always equally likely."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.value_layer = nn.Linear(1, 1)
+
+    def forward(self, obs: Tensor, mode: str = "compute_actor_critic") -> dict[str, Tensor]:
+        return {"logit": torch.zeros(*obs.shape[:-1], 2), "value": self.value_layer(obs).squeeze(-1)}
+
+
+def test_values_approach_returns_that_grow_and_do_not_pass_them() -> None:
+    # All rewards are -1 and every episode is cut after five steps: the value of the only state is -1 / (1 - 0.99).
+    # The returns of a collect contain the values of that state, so they grow from collect to collect.
+    words = ["discount_factor=0.99", "learn.value_norm=True", "learn.batch_size=20", "learn.epoch_per_collect=10"]
+    policy = make_actor("ppo", *words, "learn.learning_rate=0.05", model=Line())
+    flag, cut = torch.zeros(5, 4, dtype=torch.bool), (torch.arange(5) == 4).unsqueeze(1).expand(5, 4)
+    block = dict(obs=torch.ones(5, 4, 1), action=torch.zeros(5, 4, dtype=torch.int64), reward=-torch.ones(5, 4))
+    block |= dict(done=flag, traj_flag=cut, last_obs=torch.ones(4, 1), final_obs=torch.ones(4, 1))
+    block |= dict(final_index=torch.arange(16, 20))
+    values = []
+    for _ in range(60):
+        with torch.no_grad():
+            output = policy.model(block["obs"])
+        values.append(policy._value_stats.denormalize(output["value"]).mean().item())
+        learn(policy, block | output)
+    assert min(values) > -101
+    assert values[-1] == pytest.approx(-100, abs=1)
 
 
 def test_statistics_are_merged_once_a_collect_whatever_the_epochs() -> None:
