@@ -150,7 +150,7 @@ class HAVAC(ActorCritic):
     @property
     def value_layer(self) -> nn.Module:
         """The linear layer that returns the value."""
-        return self.critic.heads[0][-1]  # type: ignore[index, no-any-return]  # heads are MLPs
+        return self.critic.heads[0][-1]  # type: ignore[index]  # heads are MLPs
 
     def init_parameters(self) -> None:
         """Initialise the networks in place, see `init_orthogonal`; the last layer of the value has gain 1."""

@@ -174,7 +174,8 @@ def test_a_recurrent_model_takes_sequences_of_dicts(share: bool) -> None:
     torch.manual_seed(0)
     model = VAC({"a": 3, "b": {"c": 2}}, 3, "discrete", share, encoder_hidden_size_list=[8, 8], lstm_type="gru")
     obs = {"a": torch.randn(4, 2, 3), "b": {"c": torch.randn(4, 2, 2)}}
-    output, state = model(obs), None
+    output = model(obs)
+    state: Any = None
     for t in range(4):
         step = model(tree_map(lambda leaf: leaf[t : t + 1], obs), prev_state=state)  # noqa: B023 (called at once)
         state = step["next_state"]
