@@ -28,7 +28,7 @@ from ding_lite.config.schema import PIPELINE_OF, TOP_KEYS
 from ding_lite.entry.agent import evaluate_checkpoint, find_pair
 from ding_lite.entry.launcher import run_ranks
 from ding_lite.entry.pipelines import MODES, PIPELINES, limits_for, load_pipeline, whole_limit
-from ding_lite.results.run import RETURN, Evaluations, find_checkpoint
+from ding_lite.results.run import RETURN, Evaluations, ended_before_learning, find_checkpoint
 from ding_lite.results.table import Table
 from ding_lite.utils.checkpoint.run_directory import has_checkpoint, new_name, read_result
 from ding_lite.utils.ranks.collectives import on_rank_0
@@ -96,12 +96,16 @@ def rename_for_seed(exp_name: str, seed: int, always: bool = False) -> str:
 
 
 def find_begun(name: str) -> str:
-    """Return the directory of the newest run of a name that has saved or finished something; empty if there is none."""
+    """Return the directory of the newest run of a name that has saved or finished something; empty if there is none.
+
+    If there is no such run, one that was ended before it learned anything is found: it begins again.
+    """
     plain = Path(name).name
     folders = sorted(path for path in Path(name).parent.glob(f"{glob.escape(plain)}*") if path.is_dir())
     found = [path for path in folders if path.name == plain or TIME.fullmatch(path.name, len(plain))]
-    begun = [str(path) for path in found if read_result(str(path)) or has_checkpoint(str(path))]
-    return begun[-1] if begun else ""
+    begun = [path for path in found if read_result(str(path)) or has_checkpoint(str(path))]
+    begun = begun or list(filter(ended_before_learning, found))
+    return str(begun[-1]) if begun else ""
 
 
 def resumed_words(words: Sequence[str]) -> list[str]:

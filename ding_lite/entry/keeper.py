@@ -16,7 +16,7 @@ from ding_lite.entry.reporter import RunReporter
 from ding_lite.entry.setup import RunSetup
 from ding_lite.envs.spaces import spec_state
 from ding_lite.policy import Policy
-from ding_lite.results.run import record_origin
+from ding_lite.results.run import ended_before_learning, record_origin
 from ding_lite.reward_model import RewardModel
 from ding_lite.torch_utils import NonFiniteError
 from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint, to_arrays
@@ -113,11 +113,10 @@ class RunKeeper(AbstractContextManager[Any]):
     def _load_newest(self) -> Loaded | None:
         """Load the directory's newest valid checkpoint into the policy and return it; None: start anew."""
         if not self._store.has_checkpoints():
-            if self._resumes:
+            if self._resumes and not on_rank_0(lambda: ended_before_learning(self._exp_dir)):
                 raise CheckpointError(f"'{self._exp_dir}' has no checkpoint to resume from: start a new run.")
-            self.reporter.warning(
-                "Restarted before the first checkpoint was written: the run starts from the beginning."
-            )
+            on_rank_0(lambda: claim_exp_dir(self._exp_dir))
+            self.reporter.begin_again()
             return None
         loaded = self._store.load_newest(self._allow_lost)
         for reason in loaded.skipped:

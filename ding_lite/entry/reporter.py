@@ -93,6 +93,11 @@ class RunReporter(AbstractContextManager[Any]):
             self._logger.resume(state["metrics_position"], counts[self.axis])
         self._logger.info(f"resumed from {name}: {self._moment(counts)}")
 
+    def begin_again(self) -> None:
+        """Say that a run begins again that ended before its first checkpoint, and remove what it had recorded."""
+        self._logger.resume(0, 0)
+        self._logger.warning("Restarted before the first checkpoint was written: the run starts from the beginning.")
+
     def collect(self, figures: dict[str, float], counts: Mapping[str, int]) -> None:
         """Add the figures of one collect, summed over ranks, and show progress."""
         self._collected.update(figures)

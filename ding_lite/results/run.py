@@ -192,6 +192,12 @@ def _read_records(path: Path) -> Iterator[dict[str, Any]]:
         yield record
 
 
+def ended_before_learning(directory: str | Path) -> bool:
+    """Return whether a run has begun in a directory, but has recorded no learner iteration."""
+    records = RecordReader(Path(directory) / METRICS).read()
+    return (Path(directory) / CONFIG).is_file() and not any(record.get("train_iter") for record in records)
+
+
 def _natural(name: str) -> list[tuple[int, str]]:
     """Return a key that sorts seed10 after seed9."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split("([0-9]+)", name)]

@@ -17,9 +17,9 @@ from tests.survival.common import wait_until
 
 QUICK = [*SHORT[1:], "env.stop_value=None"]
 TRAIN = ["-m", "ding_lite", "train", "-c", str(CONFIG), "--submit", "local"]
-# A wrapper whose run gets its job preempted, once, in the middle.
+# A wrapper whose run gets its job preempted, once: in the middle, or in the first evaluation, where it is also killed.
 PREEMPTED = """
-import os, signal
+import os, signal, sys
 from pathlib import Path
 import gymnasium
 
@@ -28,22 +28,31 @@ class Preempted(gymnasium.Wrapper):
 
     def step(self, action):
         Preempted.steps += 1
-        if Preempted.steps == 400 and not Path("preempted").exists():
+        if self.is_time() and not Path("preempted").exists():
             Path("preempted").touch()
             os.kill(os.getppid(), signal.SIGUSR1)
+            if KILLED:
+                os.kill(os.getpid(), signal.SIGKILL)
         return self.env.step(action)
+
+    def is_time(self):
+        directory = [word.partition("=")[2] for word in sys.argv if word.startswith("exp_name=")][-1]
+        return Path(directory, "total_config.py").exists() if KILLED else Preempted.steps == 400
 """
 
 
+@pytest.mark.parametrize(
+    ("killed", "says"), [(False, "ended (interrupted)"), (True, "the run starts from the beginning")]
+)
 def test_a_preempted_job_resumes_and_the_table_is_that_of_one_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    killed: bool, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "preempted_env.py").write_text(PREEMPTED)
+    (tmp_path / "preempted_env.py").write_text(PREEMPTED.replace("KILLED", str(killed)))
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
     words = ["-s", "0", "1", *QUICK, "exp_name=run", "max_env_step=800", "env.wrappers=['preempted_env:Preempted']"]
     done = run_forked([*TRAIN, *words], 240)
     logs = [(tmp_path / f"run_seed{seed}/log/log.txt").read_text() for seed in (0, 1)]
-    assert sum("ended (interrupted)" in log for log in logs) == 1, logs
+    assert sum(says in log for log in logs) == 1, logs
     lines = done.stdout.splitlines()
     assert [line.split()[:3] for line in lines[1:3]] == [[seed, "max_env_step", "800"] for seed in "01"]
     assert lines[4] == "directories run_seed0, run_seed1"
@@ -52,6 +61,8 @@ def test_a_preempted_job_resumes_and_the_table_is_that_of_one_machine(
             line["train_iter"] for line in metrics(tmp_path / f"run_seed{seed}") if "train/total_loss" in line
         ]
         assert iterations == sorted(set(iterations))
+        steps = [line["envstep"] for line in metrics(tmp_path / f"run_seed{seed}") if "eval/return_mean" in line]
+        assert steps == sorted(set(steps))
     assert not (tmp_path / "jobs").exists()
 
 
