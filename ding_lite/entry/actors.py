@@ -16,15 +16,14 @@ import logging
 import math
 import os
 import secrets
-import shutil
 import socket
+import subprocess
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,7 +35,6 @@ from ding_lite.entry.setup import RunSetup
 from ding_lite.entry.summary import describe_collecting
 from ding_lite.policy import Policy
 from ding_lite.utils.checkpoint.file import to_arrays
-from ding_lite.utils.directory_lock import lock_directory, unlock_directory
 from ding_lite.utils.ranks.collectives import allreduce_data, get_rank, get_world_size
 from ding_lite.utils.ranks.heartbeat import heartbeat
 from ding_lite.utils.ranks.interrupt import InterruptGuard, restoring_signals
@@ -52,6 +50,14 @@ logger = logging.getLogger(__name__)
 ACTOR_BYTES = 300 * 2**20  # memory of an actor's process, most of which is torch
 REACH_TIMEOUT = 10.0  # seconds until an address that does not answer counts as wrong
 PREFIX = "ding_lite_ray_"  # begins the name of Ray's directory, which must be short because it holds sockets
+# In that directory: wait for a line, and remove the directory. If the rank was killed, stdin ends without a line: then
+# also kill the processes that have files there open, such as logs.
+CLEAN_UP = """
+read line || for process in /proc/[0-9]*; do
+  if ls -l $process/fd 2> /dev/null | grep -qF "$PWD/"; then kill -9 ${process#/proc/}; fi
+done
+cd / && rm -rf "$OLDPWD"
+"""
 
 
 @dataclass(eq=False)
@@ -455,16 +461,15 @@ def _check_cpus(ray: Any, actors: int) -> None:
 
 @contextmanager
 def _directory() -> Iterator[str]:
-    """Create a directory for Ray's session, and finally remove it; also remove those of runs that were killed."""
-    for old in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with suppress(OSError):  # it is in use, gone, or another user's
-            lock = lock_directory(old)
-            shutil.rmtree(old, ignore_errors=True)
-            unlock_directory(lock)
-    path = tempfile.mkdtemp(prefix=PREFIX)
-    lock = lock_directory(path)
+    """Create a directory for Ray's session, of which nothing is left when this process has ended, however it ends.
+
+    A shell waits for the end, and removes the directory. If this process was killed, it also kills those of Ray, some
+    of which would notice that only a minute later.
+    """
+    path = os.path.realpath(tempfile.mkdtemp(prefix=PREFIX))
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
+    shell = subprocess.Popen(["sh", "-c", CLEAN_UP], cwd=path, stdin=subprocess.PIPE, **quiet)
     try:
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
-        unlock_directory(lock)
+        shell.communicate(b"\n")

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -53,6 +54,7 @@ from ding_lite.utils.registry import (
     TRACKER_REGISTRY,
     ConfigError,
     UserError,
+    load_extra,
 )
 from ding_lite.utils.seed import random_state, set_random_state, set_seed
 from ding_lite.utils.tree import dotted_items
@@ -245,6 +247,8 @@ def prepare_run(
         if cfg.tracker.type is not None:
             TRACKER_REGISTRY.find(cfg.tracker.type).check_installed()
             fill_in(cfg.tracker.options)  # a missing variable is an error before the run starts
+        if cfg.policy.collect.get("actors") and find_spec("ray") is None:
+            load_extra("ray", "ray", "policy.collect.actors")
     spec = load_spec(spec_state or {}, cfg.env.act_scale) or check_env(cfg.env, builders[0])
     set_shapes(cfg, spec, model is not None)
     own = divide(cfg, get_rank(), get_world_size())

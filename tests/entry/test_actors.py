@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 import types
@@ -24,11 +26,11 @@ from ding_lite.results.run import library_versions
 from ding_lite.utils import ConfigError, UserError
 from dizoo.classic_control.cartpole.config import cartpole_a2c_config, cartpole_pg_config
 from dizoo.classic_control.pendulum.config import pendulum_sac_config
-from tests.distributed.launcher import run_ranks
+from tests.distributed.launcher import find_marked, finish, start
 from tests.distributed.parity import take_columns
 from tests.entry.helpers import CONFIG, curves, pair, result
 from tests.entry.test_resume import PAIRS, SHORT, last_state
-from tests.survival.common import differences
+from tests.survival.common import differences, logged_iter, wait_until
 from tests.worker.replay.history import History
 
 pytest.importorskip("ray")
@@ -200,14 +202,52 @@ def test_an_actor_that_dies_raises_or_hangs_is_replaced(
     assert result(Path("run"))["envstep"] == 600
 
 
-@pytest.mark.slow
-def test_two_ranks_with_an_actor_each_keep_counts_and_learn_as_one(tmp_path: Path) -> None:
-    words = [f"exp_name={tmp_path / 'run'}", *SHORT["dqn"], "policy.multi_gpu=True", "policy.collect.actors=2"]
-    words += ["policy.learn.learner.hook.check_ranks_after_iter=10", "max_env_step=512"]
-    run_ranks(["-m", "ding_lite", "-c", str(CONFIG), *words], timeout=250, cwd=tmp_path)
+def find_left(folder: str, mark: str) -> list[int]:
+    """Return the processes that have a file below a folder open, or were started with a mark, see `start`."""
+    found = set(find_marked(mark))
+    for opened in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):  # it is closed, or another user's
+            if os.readlink(opened).startswith(f"{folder}/"):
+                found.add(int(opened.parts[2]))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("killed", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_two_ranks_with_actors_learn_as_one_and_leave_nothing_even_if_one_is_killed(
+    killed: bool, tmp_path: Path
+) -> None:
+    words = ["exp_name=run", *SHORT["dqn"], "policy.collect.actors=2", f"max_env_step={10**7 if killed else 512}"]
+    words += ["policy.learn.learner.hook.check_ranks_after_iter=10", "env.stop_value=None"]
+    command = [sys.executable, "-m", "ding_lite", "-c", str(CONFIG), "--nproc", "2", *words]
+    with tempfile.TemporaryDirectory(prefix="t") as folder:  # short, because Ray's directories hold sockets
+        process = start(command, {"TMPDIR": folder}, tmp_path)
+        mark = process.mark  # type: ignore[attr-defined]
+        try:
+            if killed:
+                wait_until(lambda: logged_iter(tmp_path / "run") > 20, process, 250)
+                (rank,) = [pid for pid in find_marked(mark) if _rank(pid, process.pid) == "1"]
+                assert len(list(Path(folder).glob("ding_lite_ray_*"))) == 2
+                os.kill(rank, signal.SIGKILL)
+            process.wait(250)
+            wait_until(lambda: not find_left(folder, mark) and not list(Path(folder).glob("ding_lite_*")), seconds=60)
+        finally:
+            done = finish(process, 10)
+    if killed:
+        assert done.returncode == 1
+        assert f"(pid {rank}) was killed by SIGKILL" in " ".join(done.stderr.split())
+        return
     told = result(tmp_path / "run")
     assert (told["envstep"], told["world_size"], told["stop_reason"]) == (512, 2, "max_env_step")
     assert told["train_iter"] > 20
+
+
+def _rank(pid: int, launcher: int) -> str:
+    """Return the rank of a process that a launcher has started; empty if it is none."""
+    with suppress(OSError):  # it has ended
+        parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        variables = dict(word.partition("=")[::2] for word in Path(f"/proc/{pid}/environ").read_text().split("\0"))
+        return variables.get("RANK", "") if parent == launcher else ""
+    return ""
 
 
 def test_bad_input_gives_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,6 +267,8 @@ def test_bad_input_gives_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     train("dqn", "alone")
     words = ("exp_name=alone", "policy.learn.resume_training=True", "policy.collect.actors=2")
     assert "1 rank(s) with 0 actors, and this run has 1 with 2: only as many" in message(*words)
+    monkeypatch.setitem(sys.modules, "ray", None)  # as if it were not installed
+    assert message("policy.collect.actors=1").startswith("policy.collect.actors needs the extra 'ray' (")
 
 
 def test_environments_that_cannot_be_sent_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
