@@ -3,7 +3,8 @@
     python -m tests.benchmarks.actors [--actors 1 4 16] [--seconds 20] [--sleep 0.02]
 
 Runs DQN on an environment whose step only sleeps, and prints env steps a second, the same relative to the smallest
-number of actors; then the processor time of an idle actor, and bytes and microseconds of a rollout block and of weights
+number of actors, and the memory of an actor (its proportional set size, in which shared pages are divided among those
+that share them); then the processor time of an idle actor, and bytes and microseconds of a rollout block and of weights
 through Ray's object store.
 """
 
@@ -12,7 +13,8 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -53,7 +55,7 @@ class Meter(Callback):
 
     def __init__(self, actors: int, seconds: float) -> None:
         self.actors, self.seconds, self.begin = actors, seconds, (0.0, 0)
-        self.collects, self.rate, self.lag = 0, 0.0, 0.0
+        self.collects, self.rate, self.lag, self.memory = 0, 0.0, 0.0, 0.0
 
     def after_collect(self, run: Any, figures: Any) -> None:
         now = time.monotonic()
@@ -67,7 +69,19 @@ class Meter(Callback):
         elif now - self.begin[0] > self.seconds:
             self.rate = (run.collector.envstep - self.begin[1]) / (now - self.begin[0])
             self.lag = run.collector.figures()["actors/lag"]
+            self.memory = actors_memory() / self.actors
             run.stop()
+
+
+def actors_memory() -> float:
+    """Return the proportional set size of all actors of this machine, in MiB."""
+    total = 0
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            if (path / "comm").read_text().startswith("ray::Actor"):
+                lines = (path / "smaps_rollup").read_text().splitlines()
+                total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return total / 1024
 
 
 def measure(actors: int, seconds: float, sleep: float) -> Meter:
@@ -112,7 +126,11 @@ def main() -> None:
         first = rows[0] if rows else (actors, meter.rate)
         gain = meter.rate / first[1] * first[0] / actors
         rows.append((actors, meter.rate))
-        print(f"{actors:3} actors: {meter.rate:7.1f} env steps/s, {gain:.2f} of linear, mean lag {meter.lag:.1f}")
+        print(
+            f"{actors:3} actors: {meter.rate:7.1f} env steps/s, {gain:.2f} of linear, mean lag {meter.lag:.1f}, "
+            f"{meter.memory:.0f} MiB each",
+            flush=True,
+        )
     with ExitStack() as stack:
         ray = connect(1, 1, stack)
         mlp = {key: value.numpy() for key, value in DQN(8, 4, [64, 64]).state_dict().items()}

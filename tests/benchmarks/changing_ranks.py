@@ -3,6 +3,13 @@
 Each seed of a config runs twice with ``--divide``, into ``DIR/steady`` by one rank, and into ``DIR/changing`` by 1, 2,
 3, 1, 2, 3 ... ranks, of which each goes on for ``--every`` env steps. Words ``key=value`` change the config of both.
 ``tests.benchmarks.tables --add ranks DIR/changing --algorithm ...`` then adds the curves to docs/results/ranks.csv.
+
+Pong's main job has the sizes of each of two ranks, and its unchanged runs are in docs/results/pong.csv:
+
+    python -m tests.benchmarks.changing_ranks DIR -c dizoo/atari/pong_dqn_ddp_config.py --only changing -s 4 \
+        --ranks 1 2 --every 20000 --steps 165000 env.stop_value=None env.collector_env_num=8 \
+        policy.collect.n_sample=32 policy.learn.batch_size=32 policy.random_collect_size=5000 \
+        policy.other.replay_buffer.replay_buffer_size=100000
 """
 
 from __future__ import annotations
@@ -39,11 +46,13 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--every", type=int, default=4000)
     parser.add_argument("--steps", type=int, default=24_000)
+    parser.add_argument("--only", choices=("changing", "steady"))
     parser.add_argument("words", nargs="*", metavar="key=value")
     args = parser.parse_intermixed_args()
     for seed in args.seeds:
-        learn(args, seed, args.folder / f"changing/seed{seed}", args.every)
-        learn(args, seed, args.folder / f"steady/seed{seed}", args.steps)
+        for kind, every in (("changing", args.every), ("steady", args.steps)):
+            if args.only in (None, kind):
+                learn(args, seed, args.folder / f"{kind}/seed{seed}", every)
         print(f"seed {seed}")
 
 
