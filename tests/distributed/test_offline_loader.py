@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from ding_lite.utils import DDPContext, InterruptGuard
 from ding_lite.worker import OfflineDataset, OfflineLoader
 from tests.distributed.launcher import finish, say, start_forked
+from tests.distributed.on_ranks import call_on_ranks
 from tests.survival.common import wait_until
 
 ME = "tests.distributed.test_offline_loader"
@@ -45,6 +49,24 @@ def go_on(ending: str) -> None:
 
 def wait_for_the_end(pids: list[int], seconds: float = 10.0) -> None:
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), None, seconds)
+
+
+def rest(state: dict[str, Any], batch_size: int) -> list[list[int]]:
+    """Return the batches of this rank that follow in an epoch, and those of the next epoch."""
+    loader = OfflineLoader(numbered(1200), batch_size, seed=3, num_workers=0)
+    loader.load_state_dict(state)
+    return [batch["action"].tolist() for _ in range(2) for batch in loader.epoch_batches()]
+
+
+@pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_the_place_in_an_epoch_is_dealt_to_another_number_of_ranks(ranks: int) -> None:
+    loader = OfflineLoader(numbered(1200), 24, seed=3, num_workers=0)
+    assert len(list(itertools.islice(loader.epoch_batches(), 10))) == 10
+    state = loader.state_dict()
+    follow = rest(state, 24)
+    assert len(follow) == 40 + 50  # 1200 / 24 batches in an epoch
+    parts = call_on_ranks(rest, state, 24 // ranks, nproc=ranks)
+    assert [sorted(itertools.chain(*batches)) for batches in zip(*parts, strict=True)] == list(map(sorted, follow))
 
 
 def test_no_worker_is_left_however_training_ends() -> None:
