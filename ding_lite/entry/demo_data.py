@@ -27,8 +27,8 @@ from ding_lite.entry.setup import RunSetup, policy_process, prepare_run
 from ding_lite.envs import derive_seeds
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.policy import Policy
-from ding_lite.reward_model import next_obs
 from ding_lite.rl_utils.policy_gradient import first_episodes
+from ding_lite.torch_utils.minibatch import next_obs
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.key import get_key
 from ding_lite.utils.ranks.collectives import allreduce_data, broadcast_object_list, get_rank, get_world_size, on_rank_0

@@ -158,19 +158,3 @@ class RewardModel:
             return leaf.to(self._device, torch.float32 if leaf.is_floating_point() else None, non_blocking=True)
 
         return tree_map(move, data)
-
-
-def next_obs(block: dict[str, Any]) -> Any:
-    """Return the observation that follows each step of a rollout block, `[T, N, ...]`, or a dict of these.
-
-    It is the next row of `obs`; after the last row it is `last_obs`, and where an episode ended `final_obs`.
-    """
-
-    def follow(obs: Tensor, last: Tensor) -> Tensor:
-        return torch.cat([obs[1:], last.unsqueeze(0)])
-
-    following = tree_map(follow, block["obs"], block["last_obs"])
-    if "final_index" in block:
-        index_K = block["final_index"]
-        tree_map(lambda new, final: new.flatten(0, 1).index_copy_(0, index_K, final), following, block["final_obs"])
-    return following

@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (its usual name)
 
 from ding_lite.model.encoders import create_encoder
-from ding_lite.reward_model.base import RewardModel, next_obs
+from ding_lite.reward_model.base import RewardModel
+from ding_lite.torch_utils.minibatch import next_obs
 from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.key import Key

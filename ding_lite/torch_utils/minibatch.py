@@ -1,4 +1,4 @@
-"""Minibatches of on-policy samples: several ranks take the same steps as one rank that has all their samples.
+"""On-policy samples: what follows each step, and minibatches, which on several ranks give the steps of one with all.
 
 Shapes: R ranks, M samples of this rank, K minibatches, B samples of one minibatch.
 """
@@ -14,6 +14,22 @@ from torch.nn.utils.rnn import pad_sequence
 from ding_lite.torch_utils.running_stat import joined_moments
 from ding_lite.utils.ranks.collectives import allreduce_data, get_rank, get_world_size
 from ding_lite.utils.tree import tree_leaves, tree_map
+
+
+def next_obs(block: dict[str, Any]) -> Any:
+    """Return the observation that follows each step of a rollout block, `[T, N, ...]`, or a dict of these.
+
+    It is the next row of `obs`; after the last row it is `last_obs`, and where an episode ended `final_obs`.
+    """
+
+    def follow(obs: Tensor, last: Tensor) -> Tensor:
+        return torch.cat([obs[1:], last.unsqueeze(0)])
+
+    following = tree_map(follow, block["obs"], block["last_obs"])
+    if "final_index" in block:
+        index_K = block["final_index"]
+        tree_map(lambda new, final: new.flatten(0, 1).index_copy_(0, index_K, final), following, block["final_obs"])
+    return following
 
 
 def rank_sizes(size: int) -> list[int]:
