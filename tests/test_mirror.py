@@ -36,6 +36,7 @@ COVERED = {
     "policy/policy_gradient/test_mappo.py": ["model/mavac.py"],
     "policy/value/test_qmix.py": ["policy/value/madqn.py", "policy/value/wqmix.py"],
     "model/test_vac.py": ["model/actor_heads.py", "model/arguments.py"],
+    "policy/test_stdim.py": ["model/contrastive.py"],
     "policy/test_base.py": ["policy/common_keys.py"],
     "policy/test_modes.py": ["torch_utils/switches.py"],
     "policy/continuous/test_ddpg.py": ["policy/continuous/td3.py"],

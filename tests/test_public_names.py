@@ -31,14 +31,16 @@ NAMES = {
         DiscreteBC DiscreteHead
         DiscreteMAQAC DiscreteQAC DistributionHead DuelingHead FCEncoder FQF FractionHead GTrXL HAVAC HybridQAC
         IMPALAConvEncoder
-        IQN MADQN MAVAC MLP NoisyLinear PDQN PG PPG QAC QACDIST QACEnsemble QACQuantile QMix QRDQN QVAC
+        IQN MADQN MAVAC MLP NoisyLinear PDQN PG PPG PairEmbedding QAC QACDIST QACEnsemble QACQuantile QMix QRDQN QVAC
         QuantileHead RainbowDQN RecurrentCore RecurrentQAC SQN VAC ValueNetwork WQMix create_encoder
     """,
     "ding_lite.policy": """
         A2CPolicy ACERPolicy BCPolicy BCQPolicy BDQPolicy C51Policy COMAPolicy CQLPolicy D4PGPolicy DDPGPolicy DQNPolicy
+        DQNSTDIMPolicy
         DTPolicy DiscreteCQLPolicy DiscreteSACPolicy EDACPolicy FQFPolicy HAPPOPolicy IMPALAPolicy IQLPolicy IQNPolicy
         MADQNPolicy MAPPOPolicy MDQNPolicy PADDPGPolicy PDQNPolicy
-        PGPolicy PPGPolicy PPOOffPolicy PPOPGPolicy PPOPolicy PQNPolicy Policy QMIXPolicy QRDQNPolicy R2D2Policy
+        PGPolicy PPGPolicy PPOOffPolicy PPOPGPolicy PPOPolicy PPOSTDIMPolicy PQNPolicy Policy QMIXPolicy QRDQNPolicy
+        R2D2Policy
         REDQPolicy RainbowDQNPolicy RecurrentSACPolicy RecurrentTD3Policy SACPolicy SQLPolicy SQNPolicy
         TD3BCPolicy TD3Policy TQCPolicy WQMIXPolicy
     """,
@@ -50,7 +52,8 @@ NAMES = {
         categorical_projection compute_importance_weights compute_q_retraces conservative_gap discounts
         dist_1step_td_data dist_1step_td_error dist_nstep_td_data dist_nstep_td_error entropy epsilon_at epsilon_greedy
         epsilon_softmax expectile_error first_episodes fqf_calculate_fraction_loss fqf_nstep_td_data fqf_nstep_td_error
-        gae gae_data generalized_lambda_returns get_epsilon_greedy_fn inv_symlog iqn_nstep_td_data iqn_nstep_td_error
+        gae gae_data generalized_lambda_returns get_epsilon_greedy_fn info_nce inv_symlog iqn_nstep_td_data
+        iqn_nstep_td_error
         kl_divergence log_prob log_prob_entropy m_q_1step_td_data m_q_1step_td_error mode multistep_forward_view
         nstep_return nstep_return_data nstep_sums ornstein_uhlenbeck pg_data pg_error pg_error_continuous pg_loss pick
         ppo_data ppo_data_continuous ppo_error ppo_error_continuous ppo_info ppo_loss ppo_policy_data

@@ -48,6 +48,7 @@ IGNORED_KEYS: dict[str, tuple[Any, str]] = {
     "reward_model.clear_buffer_per_iters": (Any, "a reward model learns from the newest steps"),
     "reward_model.obs_shape": (Any, "the environment determines it"),
     "policy.agent_num": (Any, "the environment determines it"),
+    "policy.aux_model.loss_type": ("infonce", "it is the only contrastive loss"),
     "policy.collect.collect_count": (Any, "collect_demo_data takes the number of steps or episodes"),
     "policy.collect.collector": (Any, "the collector has no options of its own"),
     "policy.collect.collector_env_num": (Any, "env.collector_env_num sets it"),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ding_lite.model.bcq import BCQ as BCQ
     from ding_lite.model.bdq import BDQ as BDQ
     from ding_lite.model.coma import COMA as COMA
+    from ding_lite.model.contrastive import PairEmbedding as PairEmbedding
     from ding_lite.model.decision_transformer import DecisionTransformer as DecisionTransformer
     from ding_lite.model.discrete_qac import ACER as ACER
     from ding_lite.model.discrete_qac import DiscreteQAC as DiscreteQAC

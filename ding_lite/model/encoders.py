@@ -120,11 +120,17 @@ def _dims_of(obs_shape: ObsShape) -> Iterator[int]:
 
 
 @torch.no_grad()
+def encode_zeros(module: nn.Module, obs_shape: ObsShape) -> Any:
+    """Return what an encoder returns for one observation of zeros; it is in training mode afterwards."""
+    module.eval()  # running statistics of the module must not see this observation
+    features = module(_zeros(obs_shape))
+    module.train()
+    return features
+
+
 def _check_features(name: str, module: nn.Module, obs_shape: ObsShape, size: int) -> None:
     """Raise `ConfigError` if the module does not map one observation to `size` features."""
-    module.eval()  # running statistics of the module must not see this observation
-    features: Any = module(_zeros(obs_shape))
-    module.train()
+    features = encode_zeros(module, obs_shape)
     shape = list(features.shape) if isinstance(features, Tensor) else type(features).__name__
     if shape != [1, size]:
         raise ConfigError(

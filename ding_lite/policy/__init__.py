@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from ding_lite.policy.policy_gradient.ppo import PPOPolicy as PPOPolicy
     from ding_lite.policy.policy_gradient.ppo_offpolicy import PPOOffPolicy as PPOOffPolicy
     from ding_lite.policy.policy_gradient.ppo_pg import PPOPGPolicy as PPOPGPolicy
+    from ding_lite.policy.stdim import DQNSTDIMPolicy as DQNSTDIMPolicy
+    from ding_lite.policy.stdim import PPOSTDIMPolicy as PPOSTDIMPolicy
     from ding_lite.policy.value.bdq import BDQPolicy as BDQPolicy
     from ding_lite.policy.value.c51 import C51Policy as C51Policy
     from ding_lite.policy.value.dqn import DQNPolicy as DQNPolicy

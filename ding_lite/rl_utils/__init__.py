@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ding_lite.rl_utils.compat import ppo_policy_error_continuous as ppo_policy_error_continuous
     from ding_lite.rl_utils.compat import vtrace_error_continuous_action as vtrace_error_continuous_action
     from ding_lite.rl_utils.compat import vtrace_error_discrete_action as vtrace_error_discrete_action
+    from ding_lite.rl_utils.contrastive import info_nce as info_nce
     from ding_lite.rl_utils.distribution import entropy as entropy
     from ding_lite.rl_utils.distribution import kl_divergence as kl_divergence
     from ding_lite.rl_utils.distribution import log_prob as log_prob

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from ding_lite.torch_utils.running_stat import joined_moments
-from ding_lite.utils.ranks.collectives import allreduce_data, get_rank, get_world_size
+from ding_lite.utils.ranks.collectives import all_gather_tensor, allreduce_data, get_rank, get_world_size
 from ding_lite.utils.tree import tree_leaves, tree_map
 
 
@@ -37,6 +37,19 @@ def rank_sizes(size: int) -> list[int]:
     size_R = torch.zeros(get_world_size(), dtype=torch.int64)
     size_R[get_rank()] = size
     return allreduce_data(size_R).tolist()
+
+
+def samples_of_others(own: Tensor) -> Tensor:
+    """Return the tensors `[B, ...]` of the other ranks as one, in the order of ranks; two collectives.
+
+    B may differ between ranks; the other dimensions and the dtype are the same.
+    """
+    sizes = rank_sizes(len(own))
+    padded = own.new_zeros(max(sizes), *own.shape[1:])
+    padded[: len(own)] = own
+    parts = [part[:size] for part, size in zip(all_gather_tensor(padded), sizes, strict=True)]
+    del parts[get_rank()]
+    return torch.cat(parts)
 
 
 def minibatches(samples: dict[str, Any], batch_size: int, sizes: list[int]) -> list[dict[str, Any]]:

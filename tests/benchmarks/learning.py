@@ -35,7 +35,7 @@ class Run:
 CARTPOLE = "classic_control/cartpole/config/cartpole_{}_config.py"
 PENDULUM = "classic_control/pendulum/config/pendulum_{}_config.py"
 FROM_REPLAY = (  # cartpole_sac is discrete SAC
-    *("acer", "c51", "dqn", "fqf", "iqn", "mdqn", "qrdqn", "r2d2", "rainbow", "sac", "sql", "sqn"),
+    *("acer", "c51", "dqn", "dqn_stdim", "fqf", "iqn", "mdqn", "qrdqn", "r2d2", "rainbow", "sac", "sql", "sqn"),
 )
 CARTPOLE_V0 = ("env.env_id=CartPole-v0", "env.stop_value=195")
 FIRMLY = (  # the mean of five episodes is -250 by luck
@@ -49,6 +49,7 @@ RUNS = {
     "cartpole_pg": Run(CARTPOLE.format("pg"), 600_000),
     "cartpole_ppopg": Run(CARTPOLE.format("ppopg"), 200_000),
     "cartpole_ppg": Run(CARTPOLE.format("ppg"), 200_000),
+    "cartpole_ppo_stdim": Run(CARTPOLE.format("ppo_stdim"), 200_000),
     **{
         f"{name}_pqn": Run(f"classic_control/{name}/config/{name}_pqn_config.py", 400_000)
         for name in ("cartpole", "acrobot")

@@ -173,6 +173,8 @@ def test_key_without_meaning_is_accepted_with_a_note(path: Any) -> None:
     elif path.startswith(("policy.learn.learner", "policy.other.eps.")):
         create = dict(env=dict(type="cartpole", import_names=["dizoo.classic_control.cartpole.envs.cartpole_env"]))
         cfg = compile_config((nested(path, value), {**create, "policy": dict(type="dqn")}))
+    elif path.startswith("policy.aux_model."):
+        cfg = compile_config((nested(path, value), dict(policy=dict(type="dqn_stdim"))))
     elif path.startswith("reward_model."):
         main, create = pair(nested(path, value))
         cfg = compile_config((main, {**create, "reward_model": dict(type="rnd")}))

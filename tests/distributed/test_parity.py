@@ -34,6 +34,11 @@ OPTIONS = {
         ["policy.learn.grad_clip_type=clip_value", "policy.learn.grad_clip_value=0.02"],
         ["policy.learn.optimizer=sgd", f"policy.learn.momentum={RATE}", f"policy.learn.target_theta={RATE}"],
     ],
+    "dqn_stdim": [
+        ["policy.aux_loss_weight=1.0"],
+        ["policy.aux_model.heads=[2,3]", "policy.nstep=3", "policy.priority=True", "policy.priority_IS_weight=True"],
+    ],
+    "ppo_stdim": [["policy.aux_loss_weight=1.0", "policy.learn.epoch_per_collect=3"]],
     "qrdqn": [["policy.noisy_net=True", "policy.nstep=3"]],
     "c51": [["policy.priority=True", "policy.priority_IS_weight=True", "policy.nstep=3"]],
     "rainbow": [

@@ -180,14 +180,14 @@ def test_observations_of_float64_are_learned_from_in_the_models_type(name: str) 
 
 @pytest.mark.parametrize("name", WEIGHTED)
 def test_importance_weights_weigh_the_samples_of_a_loss_if_the_config_says_so(name: str) -> None:
-    unweighted = ("policy.priority=False", "policy.priority_IS_weight=False")
-    _, output = first_step(name, *unweighted)
+    alone = ["policy.aux_loss_weight=0.0"] if "aux_loss_weight" in DEFAULTS[name] else []  # weights leave that loss out
+    _, output = first_step(name, "policy.priority=False", "policy.priority_IS_weight=False", *alone)
     priority, plain = output["priority"], next(output[key] for key in MAIN_LOSSES if key in output).item()
     size = len(priority)
     weight, more = torch.linspace(0.1, 1.0, size), torch.linspace(2.0, 0.5, size)
 
     def loss_of(weighted: bool, weight: Tensor) -> float:
-        words = ("policy.priority=True", f"policy.priority_IS_weight={weighted}")
+        words = ("policy.priority=True", f"policy.priority_IS_weight={weighted}", *alone)
         _, output = first_step(name, *words, columns={"weight": weight})
         assert torch.equal(output["priority"], priority)
         return next(output[key] for key in MAIN_LOSSES if key in output).item()

@@ -93,6 +93,10 @@ ppo | learn.pretrained_model_path=x learn.kl_beta=0.5 learn.kl_adaptive=True lea
 ppo | learn.pretrained_model_path=x learn.kl_beta=0.5 model.lstm_type=gru | is not possible with policy.model.lstm_type
 ppo | model.memory=gtrx | memory: expected 'gtrxl', or a dict with that type
 impala | model.memory=gtrxl | memory=gtrxl is not possible with policy 'impala'
+ppo_stdim | model.share_encoder=False | contrasts what the `encoder` of its model returns, but VAC has no such part
+ppo_stdim | model.lstm_type=lstm | lstm_type=lstm is not possible with policy 'ppo_stdim', only with 'ppo'
+dqn_stdim,ppo_stdim | aux_model.heads=[1] | policy.aux_model.heads: expected two numbers such as [1, 1], got [1].
+dqn_stdim,ppo_stdim | multi_agent=True | policy.multi_agent: expected False (this policy has a single agent)
 ppo_pg | learn.value_weight=0.5 | Unknown key 'policy.learn.value_weight'
 ppg | model.lstm_type=lstm | Unknown key 'policy.model.lstm_type'
 ppg | model.share_encoder=True | policy.model.share_encoder: expected False (actor and critics have separate encoders)

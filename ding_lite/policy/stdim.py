@@ -1,0 +1,141 @@
+"""DQN and PPO with the auxiliary loss of ST-DIM, spatio-temporal deep infomax (Anand et al. 2019, arXiv:1906.08226).
+
+The loss of each algorithm is increased by `aux_loss_weight` times the contrastive loss InfoNCE,
+
+    -mean_i log [ exp <x_i, y_i> / sum_j exp <x_j, y_i> ],   x_i = f(e(s_i)),   y_i = g(e(s'_i)),
+
+where e is the encoder of the policy's model, s_i and s'_i an observation and the next one, and f and g two further
+networks. It is small if features of the next observation tell which observation came before it, among all of the batch.
+The encoder so learns what changes in time, also without rewards. `rl_utils/contrastive.py` has the general form, with
+several embeddings and a factor of the scores.
+
+The sum over j is over the joined batch of all ranks. Every rank computes the loss of the joined batch, but only its own
+samples carry a gradient to the encoder, see `embed`.
+
+Deviations from the paper: the whole image is contrasted, not its patches, and f and g are networks, not one matrix, as
+in DI-engine. With `nstep` n, DQN's next observation is the one after n steps.
+
+Logged figures, besides those of DQN and PPO: `aux_loss`, InfoNCE without its weight. A guess among B samples has log B.
+
+Shapes: B samples of this rank, C of the other ranks, F features of the encoder, H and K embeddings, E their features.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from easydict import EasyDict
+from torch import Tensor, nn
+
+from ding_lite.model.contrastive import PairEmbedding
+from ding_lite.model.encoders import encode_zeros
+from ding_lite.policy.base import Policy
+from ding_lite.policy.policy_gradient.ppo import PPOPolicy
+from ding_lite.policy.value.dqn import DQNPolicy
+from ding_lite.rl_utils.contrastive import info_nce
+from ding_lite.torch_utils.minibatch import next_obs, samples_of_others
+from ding_lite.utils.key import Key, merge_keys
+from ding_lite.utils.ranks.collectives import get_world_size
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+
+STDIM_KEYS: dict[str, Any] = dict(
+    aux_loss_weight=Key(0.001, "weight of the contrastive loss; that of the algorithm's own loss is 1", low=0),
+    aux_model=dict(
+        encode_shape=Key(64, "features of an embedding", low=1),
+        heads=Key([1, 1], "numbers of embeddings of an observation and of the next one", type=list[int], low=1),
+        temperature=Key(1.0, "what the scores of pairs are multiplied by", above=0),
+    ),
+)
+
+
+def with_embedding(model: nn.Module, cfg: EasyDict) -> nn.Module:
+    """Return a model with the networks f and g as its part `aux_model`; `cfg` is `cfg.policy`."""
+    encoder = getattr(model, "encoder", None)
+    if encoder is None:
+        raise ConfigError(
+            f"policy '{cfg.type}' contrasts what the `encoder` of its model returns, but {type(model).__name__} has no "
+            "such part: leave out policy.model.share_encoder=False, or give your own model one."
+        )
+    size = encode_zeros(encoder, cfg.model["obs_shape"]).shape[-1]
+    model.aux_model = PairEmbedding(size, cfg.aux_model.encode_shape, cfg.aux_model.heads)
+    return model
+
+
+def encode(policy: Policy, batch: dict[str, Any]) -> Tensor:
+    """Return the features of `obs` and of `next_obs` `[B, 2, F]`."""
+    encoder: Any = policy.model.encoder
+    return torch.stack([policy._run(encoder, batch[key]) for key in ("obs", "next_obs")], 1)
+
+
+def with_others(policy: Policy, batch: dict[str, Any]) -> dict[str, Any]:
+    """Return the batch; with several ranks, it has the features of the others' samples too, `others` `[C, 2, F]`."""
+    if get_world_size() == 1:
+        return batch
+    with torch.no_grad():
+        return batch | {"others": samples_of_others(encode(policy, batch))}
+
+
+def embed(policy: Policy, batch: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    """Return the embeddings of the joined batch, `[B + C, H, E]` of `obs` and `[B + C, K, E]` of `next_obs`.
+
+    Every rank has the same embeddings, so f and g get the same gradient on all of them, and the mean over ranks is that
+    gradient. The encoder gets only the part of this rank's samples. It is multiplied by the number of ranks and divided
+    by the weight of this rank, so that the weighted mean over ranks is the sum of all parts.
+    """
+    pair_B2F = encode(policy, batch)
+    if "others" in batch:
+        scale, features = get_world_size() / policy._optimizer.weight, pair_B2F.detach()
+        own_B2F = features + scale * (pair_B2F - features)  # the same numbers, with a larger gradient
+        pair_B2F = torch.cat([own_B2F, batch["others"]])
+    aux_model: Any = policy.model.aux_model
+    return aux_model(*pair_B2F.unbind(1))
+
+
+@POLICY_REGISTRY.register("dqn_stdim")
+class DQNSTDIMPolicy(DQNPolicy):
+    """DQN with ST-DIM. Override `_loss` to change the objective."""
+
+    config: ClassVar[dict[str, Any]] = merge_keys(STDIM_KEYS, dict(type="dqn_stdim", nstep=1))
+    config_without = ("multi_agent",)
+    logged_figures = (*DQNPolicy.logged_figures, "aux_loss")
+
+    def _create_model(self) -> nn.Module:
+        return with_embedding(super()._create_model(), self._cfg)
+
+    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the sum of both losses, see `DQNPolicy._loss`, and the figures; see `with_others` for the batch."""
+        loss, figures = super()._loss(batch)
+        x_BHE, y_BKE = embed(self, batch)
+        aux_loss = info_nce(x_BHE, y_BKE, self._cfg.aux_model.temperature)
+        return loss + self._cfg.aux_loss_weight * aux_loss, figures | {"aux_loss": aux_loss.detach()}
+
+    def _ready(self, batch: dict[str, Any]) -> dict[str, Any]:
+        return with_others(self, super()._ready(batch))
+
+
+@POLICY_REGISTRY.register("ppo_stdim")
+class PPOSTDIMPolicy(PPOPolicy):
+    """PPO with ST-DIM. Override `_loss` to change the objective."""
+
+    config: ClassVar[dict[str, Any]] = merge_keys(STDIM_KEYS, dict(type="ppo_stdim"))
+    config_without = ("multi_agent",)
+    recurrent = False
+    logged_figures = (*PPOPolicy.logged_figures, "aux_loss")
+
+    def _create_model(self) -> nn.Module:
+        return with_embedding(super()._create_model(), self._cfg)
+
+    def _targets(self, block: dict[str, Any], epoch: int) -> dict[str, Any]:
+        follows = self._arrange({"next_obs": next_obs(block)}) if epoch == 0 else {}
+        return super()._targets(block, epoch) | follows
+
+    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the sum of both losses, see `PPOPolicy._loss`, and the figures; see `with_others` for the batch."""
+        loss, figures = super()._loss(batch)
+        x_BHE, y_BKE = embed(self, batch)
+        aux_loss = info_nce(x_BHE, y_BKE, self._cfg.aux_model.temperature)
+        return loss + self._cfg.aux_loss_weight * aux_loss, figures | {"aux_loss": aux_loss.detach()}
+
+    def _ready(self, batch: dict[str, Any]) -> dict[str, Any]:
+        return with_others(self, super()._ready(batch))
