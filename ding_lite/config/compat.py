@@ -18,120 +18,104 @@ from ding_lite.envs.builders import MANAGERS
 from ding_lite.utils.key import get_key, matches, pop_key, set_key, show, show_value
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest
 
-# Keys that have no effect, each with the value that is accepted (or a tuple of values, or Any) and the reason.
-IGNORED_KEYS: dict[str, tuple[Any, str]] = {
-    "create_config.collector": (Any, "the policy chooses its collector"),
-    "create_config.commander": (Any, "there is no commander"),
-    "create_config.evaluator": (Any, "there is one evaluator"),
-    "create_config.learner": (Any, "there is one learner"),
-    "env.collector_batch_size": (Any, "all environments step together"),
+
+def _expand(paths: str) -> list[str]:
+    """Return keys separated by spaces; 'policy.{collect,learn}.nstep' is two keys, as in a shell."""
+    words = [[*re.split("[{}]", path), "", ""][:3] for path in paths.split()]
+    return [head + word + tail for head, group, tail in words for word in group.split(",")]
+
+
+# Keys that have no effect, whatever their value, and the reason.
+_IGNORED = {
+    "create_config.collector": "the policy chooses its collector",
+    "create_config.{commander,evaluator,learner}": "there is one learner, which also evaluates, and no commander",
+    "env.{collector_batch_size,evaluator_batch_size,manager.wait_num}": "all environments step together",
+    "env.exp_name": "exp_name sets it",
+    "env.is_train": "environments know whether they collect or evaluate",
+    "env.manager.cfg_type policy.learn.learner.cfg_type": "create_config contains the types",
+    "env.manager.connect_timeout": "a worker has one minute to start",
+    "env.manager.context": "workers are always forked from a small process",
+    "env.{manager.copy_on_get,manager.shared_memory,shared_memory}": "workers share memory; it is copied once",
+    "env.manager.episode_num": "episodes are counted by collector and evaluator",
+    "env.manager.reset_inplace": "environments always reset themselves",
+    "env.manager.{reset_timeout,step_wait_timeout}": "env.manager.step_timeout limits every reset and step",
+    "env.manager.{retry_type,retry_waiting_time}": "a failed environment restarts at once, with a new episode",
+    "env.{save_replay_gif,save_replay_path}": "env.replay_path says where mp4 files are recorded",
+    "reward_model.{action_shape,obs_shape} policy.agent_num": "the environment determines it",
+    "reward_model.clear_buffer_per_iters": "a reward model learns from the newest steps",
+    "reward_model.{obs_norm,obs_norm_clamp_max,obs_norm_clamp_min}": "this one does not normalise observations",
+    "policy.{command,other.commander}": "there is no commander",
+    "policy.collect.{collect_count,expert_data_path}": "it is an argument of collect_demo_data",
+    "policy.collect.data_type": "collect_demo_data chooses the format by the name of the file",
+    "policy.collect.{model_path,state_dict_path}": "collect_demo_data takes the path of the checkpoint",
+    "policy.collect.save_path": "only collect_demo_data reads it, if it is given no path",
+    "policy.collect.collector": "the collector has no options of its own",
+    "policy.collect.{collector_env_num,env_num}": "env.collector_env_num sets it",
+    "policy.collect.gae_lambda": "this policy does not use generalised advantage estimation",
+    "policy.collect.noise_sigma": "this policy adds no noise to its actions",
+    "policy.collect.traj_len_inf policy.other.replay_buffer.sliced": "sequences are cut when they are sampled",
+    "policy.eval.{env_num,evaluator_env_num}": "env.evaluator_env_num sets it",
+    "policy.eval.evaluator.render": "evaluation does not render",
+    "policy.expert_random_collect_size": "the expert's steps are those of a data set",
+    "policy.learn.{decay_epoch,decay_rate,warmup_epoch,warmup_lr}": "a schedule of policy.learn.learning_rate sets it",
+    "policy.learn.epoch_per_collect": "this policy has no epochs",
+    "policy.learn.update_per_collect": "this policy learns in epochs",
+    "policy.learn.init_w": "the model initialises its own layers",
+    "policy.learn.init_memory": "replay stores the memory of every step",
+    "policy.learn.learning_rate_alpha": "this policy does not weigh its entropy",
+    "policy.learn.lambda_": "this policy's returns have no lambda",
+    "policy.learn.learner.dataloader": "batches are drawn from arrays",
+    "policy.learn.learner.hook.log_reduce_after_iter": "figures are always averaged over all ranks",
+    "policy.learn.learner.hook.save_ckpt_after_run": "the last checkpoint is always saved",
+    "policy.learn.learner.log_policy": "the policy is not logged",
+    "policy.learn.learner.train_iterations": "max_train_iter is an argument of the pipeline",
+    "policy.{load_path,learn.learner.load_path}": "policy.learn.learner.hook.load_ckpt_before_run sets it",
+    "policy.model.global_obs_shape": "this policy has a single agent, which sees obs_shape",
+    "policy.nstep": "this policy does not use n-step returns",
+    "policy.other.eps": "this policy does not explore with random actions",
+    "policy.other.eps.collect": "collect_demo_data records with exploration if explore=True",
+    "policy.other.replay_buffer": "this policy has no replay buffer",
+    "policy.other.replay_buffer.{alpha,anneal_step,beta}": "without priorities, samples are drawn uniformly",
+    "policy.other.replay_buffer.deepcopy": "samples are always copies",
+    "policy.other.replay_buffer.enable_track_used_data": "used data is not tracked",
+    "policy.other.replay_buffer.import_names": "policy.import_names sets it",
+    "policy.other.replay_buffer.{max_reuse,max_use}": "samples are used until they are overwritten",
+    "policy.other.replay_buffer.{monitor,periodic_thruput_seconds}": "buffer and collector log figures of their own",
+    "policy.other.replay_buffer.thruput_controller": "collecting and learning alternate",
+    "policy.random_collect_size": "this policy does not start with random actions",
+    "policy.recompute_adv": "this policy computes advantages once for each collect",
+    "policy.transition_with_policy_data": "the policy decides what a transition contains",
+    "policy.logger wandb_logger": "tracker.type='wandb' records the figures in Weights & Biases",
+}
+# The same for keys of which only one value is accepted, or those of a tuple.
+_FIXED: dict[str, tuple[Any, str]] = {
     "env.env_wrapper": (("mujoco_default", "atari_default"), "the environment has its own wrappers"),
-    "env.evaluator_batch_size": (Any, "all environments step together"),
-    "env.exp_name": (Any, "exp_name sets it"),
-    "env.is_train": (Any, "environments know whether they collect or evaluate"),
     "env.manager.auto_reset": (True, "environments always reset themselves"),
-    "env.manager.cfg_type": (Any, "create_config contains the types"),
-    "env.manager.connect_timeout": (Any, "a worker has one minute to start"),
-    "env.manager.context": (Any, "workers are always forked from a small process"),
-    "env.manager.copy_on_get": (Any, "the collector copies every observation once"),
-    "env.manager.episode_num": (Any, "episodes are counted by collector and evaluator"),
-    "env.manager.reset_inplace": (Any, "environments always reset themselves"),
-    "env.manager.reset_timeout": (Any, "env.manager.step_timeout also limits resets"),
-    "env.manager.retry_type": (Any, "a failed environment gets a new process and a new episode"),
-    "env.manager.retry_waiting_time": (Any, "a failed environment is restarted immediately"),
-    "env.manager.shared_memory": (Any, "subprocess environments always use shared memory"),
-    "env.manager.step_wait_timeout": (Any, "env.manager.step_timeout limits every step"),
-    "env.manager.wait_num": (Any, "all environments step together"),
-    "env.save_replay_gif": (Any, "env.replay_path records mp4 files"),
-    "env.save_replay_path": (Any, "env.replay_path says where videos are recorded"),
-    "reward_model.action_shape": (Any, "the environment determines it"),
-    "reward_model.clear_buffer_per_iters": (Any, "a reward model learns from the newest steps"),
-    "reward_model.obs_shape": (Any, "the environment determines it"),
-    "policy.agent_num": (Any, "the environment determines it"),
     "policy.aux_model.loss_type": ("infonce", "it is the only contrastive loss"),
-    "policy.collect.collect_count": (Any, "collect_demo_data takes the number of steps or episodes"),
-    "policy.collect.collector": (Any, "the collector has no options of its own"),
-    "policy.collect.collector_env_num": (Any, "env.collector_env_num sets it"),
     "policy.collect.collector_logit": (False, "a data set contains what its policy needs"),
-    "policy.collect.expert_data_path": (Any, "collect_demo_data takes the path of the data set"),
-    "policy.collect.data_type": (Any, "collect_demo_data chooses the format by the name of the file"),
-    "policy.collect.env_num": (Any, "env.collector_env_num sets it"),
-    "policy.collect.gae_lambda": (Any, "this policy does not use generalised advantage estimation"),
-    "policy.collect.noise_sigma": (Any, "this policy adds no noise to its actions"),
-    "policy.collect.model_path": (Any, "collect_demo_data takes the path of the checkpoint"),
-    "policy.collect.nstep": (1, "policy.nstep sets it, where a policy sums n-step returns"),
-    "policy.collect.nstep_return": (False, "values learn from generalised advantage estimates"),
-    "policy.collect.save_path": (Any, "only collect_demo_data reads it, if it is given no path"),
-    "policy.collect.state_dict_path": (Any, "collect_demo_data takes the path of the checkpoint"),
-    "policy.collect.traj_len_inf": (Any, "sequences are cut when they are sampled"),
+    "policy.{collect.nstep,learn.nstep}": (1, "policy.nstep sets it, where a policy sums n-step returns"),
+    "policy.{,collect.,learn.}nstep_return": (False, "values learn from generalised advantage estimates"),
     "policy.collect.unroll_len": (1, "one step is one sample"),
     "policy.continuous": (False, "policy.model.action_space says it"),
-    "policy.command": (Any, "there is no commander"),
-    "policy.eval.env_num": (Any, "env.evaluator_env_num sets it"),
     "policy.eval.evaluator.figure_path": (None, "evaluation draws no figures"),
-    "policy.eval.evaluator.render": (Any, "evaluation does not render"),
-    "policy.eval.evaluator_env_num": (Any, "env.evaluator_env_num sets it"),
     "policy.learn.data_path": (None, "policy.collect.data_path sets it"),
-    "policy.expert_random_collect_size": (Any, "the expert's steps are those of a data set"),
-    "policy.learn.decay_epoch": (Any, "a schedule of policy.learn.learning_rate sets it"),
-    "policy.learn.decay_rate": (Any, "a schedule of policy.learn.learning_rate sets it"),
-    "policy.learn.epoch_per_collect": (Any, "this policy has no epochs"),
     "policy.learn.lr_decay": (False, "a schedule of policy.learn.learning_rate sets it"),
     "policy.learn.iqn": (False, "this policy learns the probabilities of fixed returns, not quantiles"),
-    "policy.learn.init_w": (Any, "the model initialises its own layers"),
-    "policy.learn.init_memory": (Any, "replay stores the memory of every step"),
-    "policy.learn.learning_rate_alpha": (Any, "this policy does not weigh its entropy"),
     "policy.learn.log_space": (True, "alpha is learned as its logarithm"),
-    "policy.learn.nstep": (1, "policy.nstep sets it, where a policy sums n-step returns"),
-    "policy.learn.nstep_return": (False, "values learn from generalised advantage estimates"),
-    "policy.learn.lambda_": (Any, "this policy's returns have no lambda"),
-    "policy.learn.update_per_collect": (Any, "this policy learns in epochs"),
-    "policy.learn.warmup_epoch": (Any, "a schedule of policy.learn.learning_rate sets it"),
-    "policy.learn.warmup_lr": (Any, "a schedule of policy.learn.learning_rate sets it"),
     "policy.learn.reparameterization": (True, "actions are differentiable functions of the actor's output"),
     "policy.learn.value_network": (False, "there is no separate value network"),
-    "policy.learn.learner.cfg_type": (Any, "create_config contains the types"),
-    "policy.learn.learner.dataloader": (Any, "batches are drawn from arrays"),
-    "policy.learn.learner.hook.log_reduce_after_iter": (Any, "figures are always averaged over all ranks"),
-    "policy.learn.learner.hook.save_ckpt_after_run": (Any, "the last checkpoint is always saved"),
-    "policy.learn.learner.load_path": (Any, "policy.learn.learner.hook.load_ckpt_before_run sets it"),
-    "policy.learn.learner.log_policy": (Any, "the policy is not logged"),
-    "policy.learn.learner.train_iterations": (Any, "max_train_iter is an argument of the pipeline"),
-    "policy.load_path": (Any, "policy.learn.learner.hook.load_ckpt_before_run sets it"),
     "policy.model.dropout": (None, "the models have no dropout"),
     "policy.model.use_lstm": (False, "this policy has no memory"),
     "policy.model.share_encoder": (False, "actor and critics have separate encoders"),
-    "policy.model.global_obs_shape": (Any, "this policy has a single agent, which sees obs_shape"),
     "policy.multi_agent": (False, "this policy has a single agent"),
-    "policy.nstep": (Any, "this policy does not use n-step returns"),
-    "policy.nstep_return": (False, "values learn from generalised advantage estimates"),
-    "policy.other.commander": (Any, "there is no commander"),
-    "policy.other.eps": (Any, "this policy does not explore with random actions"),
-    "policy.other.eps.collect": (Any, "collect_demo_data records with exploration if explore=True"),
-    "policy.other.replay_buffer": (Any, "this policy has no replay buffer"),
-    "policy.other.replay_buffer.alpha": (Any, "without priorities, samples are drawn uniformly"),
-    "policy.other.replay_buffer.anneal_step": (Any, "without priorities, samples are drawn uniformly"),
-    "policy.other.replay_buffer.beta": (Any, "without priorities, samples are drawn uniformly"),
-    "policy.other.replay_buffer.deepcopy": (Any, "samples are always copies"),
-    "policy.other.replay_buffer.enable_track_used_data": (Any, "used data is not tracked"),
-    "policy.other.replay_buffer.import_names": (Any, "policy.import_names sets it"),
-    "policy.other.replay_buffer.max_reuse": (Any, "samples are used until they are overwritten"),
     "policy.other.replay_buffer.max_staleness": (1e9, "samples are used until they are overwritten"),
-    "policy.other.replay_buffer.max_use": (Any, "samples are used until they are overwritten"),
-    "policy.other.replay_buffer.monitor": (Any, "the buffer logs its own figures"),
-    "policy.other.replay_buffer.periodic_thruput_seconds": (Any, "the collector logs its rate"),
-    "policy.other.replay_buffer.sliced": (Any, "sequences are cut when they are sampled"),
-    "policy.other.replay_buffer.thruput_controller": (Any, "collecting and learning alternate"),
-    "policy.priority": (False, "this policy has no prioritised replay"),
-    "policy.priority_IS_weight": (False, "this policy has no prioritised replay"),
-    "policy.random_collect_size": (Any, "this policy does not start with random actions"),
-    "policy.recompute_adv": (Any, "this policy computes advantages once for each collect"),
-    "policy.reward_batch_norm": (False, "rewards are not normalised"),
+    "policy.{priority,priority_IS_weight}": (False, "this policy has no prioritised replay"),
+    "policy.{reward_batch_norm,use_reward_batch_norm}": (False, "rewards are not normalised"),
     "policy.traj_len_inf": (False, "blocks may cut trajectories"),
-    "policy.use_reward_batch_norm": (False, "rewards are not normalised"),
-    "policy.transition_with_policy_data": (Any, "the policy decides what a transition contains"),
-    "policy.logger": (Any, "tracker.type='wandb' records the figures in Weights & Biases"),
-    "wandb_logger": (Any, "tracker.type='wandb' records the figures in Weights & Biases"),
+}
+# Keys that have no effect, each with the value that is accepted (or a tuple of values, or Any) and the reason.
+IGNORED_KEYS = {path: (Any, reason) for paths, reason in _IGNORED.items() for path in _expand(paths)} | {
+    path: fixed for paths, fixed in _FIXED.items() for path in _expand(paths)
 }
 # Keys that have no effect for policies that declare another key, which is named first; and the reason.
 REDUNDANT_KEYS = {
@@ -139,43 +123,35 @@ REDUNDANT_KEYS = {
     "policy.collect.n_episode": ("policy.unroll_len", "policy.collect.n_sample counts sequences, which replay stores"),
     "policy.collect.unroll_len": ("policy.learn.value_rescale", "policy.burnin_step and policy.unroll_len say it"),
 }
-# Older or alternative names, and the name used here.
-RENAMED_KEYS = {
-    "env.max_step": "env.max_episode_steps",
-    "env.use_act_scale": "env.act_scale",
-    "env.reward_norm": "policy.collect.reward_norm",
-    "policy.learn.multi_gpu": "policy.multi_gpu",
-    "policy.learn.bp_update_sync": "policy.bp_update_sync",
-    "policy.use_cuda": "policy.cuda",
-    "policy.use_priority": "policy.priority",
-    "policy.learn.priority": "policy.priority",
-    "policy.learn.priority_IS_weight": "policy.priority_IS_weight",
-    "policy.action_space": "policy.model.action_space",
-    "policy.learn.action_space": "policy.model.action_space",
-    "policy.model.actor_head_type": "policy.model.action_space",
-    "policy.model.agent_obs_shape": "policy.model.obs_shape",
-    "policy.model.actor_hidden_size_list": "policy.model.encoder_hidden_size_list",
-    "policy.model.hidden_size_list": "policy.model.encoder_hidden_size_list",
-    "policy.collect.discount_factor": "policy.discount_factor",
-    "policy.kappa": "policy.learn.kappa",
-    "policy.collect.each_iter_n_sample": "policy.collect.n_sample",
-    "policy.learn.clip_value": "policy.learn.grad_clip_value",
-    "policy.learn.discount_factor": "policy.discount_factor",
-    "policy.learn.eps": "policy.learn.adam_eps",
-    "policy.collect.unroll_len": "policy.unroll_len",
-    "policy.learn.unroll_len": "policy.unroll_len",
-    "policy.learn_unroll_len": "policy.unroll_len",
-    "policy.learn.grad_norm": "policy.learn.grad_clip_value",
-    "policy.learn.optim": "policy.learn.optimizer",
-    "policy.learn.actor_epoch_per_collect": "policy.learn.epoch_per_collect",
-    "policy.learn.critic_epoch_per_collect": "policy.learn.epoch_per_collect",
-    "policy.learn.epochs_aux": "policy.learn.aux_train_epoch",
-    "policy.learn.beta_weight": "policy.learn.aux_bc_weight",
-    "policy.learn.normalize_advantage": "policy.learn.adv_norm",
-    "policy.learn.target_update_theta": "policy.learn.target_theta",
-    "policy.eval.evaluator.n_episode": "env.n_evaluator_episode",
-    "policy.eval.evaluator.stop_value": "env.stop_value",
+# The names of keys used here, and older or alternative ones.
+_RENAMED = {
+    "env.max_episode_steps": "env.max_step",
+    "env.act_scale": "env.use_act_scale",
+    "env.n_evaluator_episode": "policy.eval.evaluator.n_episode",
+    "env.stop_value": "policy.eval.evaluator.stop_value",
+    "policy.bp_update_sync": "policy.learn.bp_update_sync",
+    "policy.collect.n_sample": "policy.collect.each_iter_n_sample",
+    "policy.collect.reward_norm": "env.reward_norm",
+    "policy.cuda": "policy.use_cuda",
+    "policy.discount_factor": "policy.{collect,learn}.discount_factor",
+    "policy.learn.adam_eps": "policy.learn.eps",
+    "policy.learn.adv_norm": "policy.learn.normalize_advantage",
+    "policy.learn.aux_bc_weight": "policy.learn.beta_weight",
+    "policy.learn.aux_train_epoch": "policy.learn.epochs_aux",
+    "policy.learn.epoch_per_collect": "policy.learn.{actor,critic}_epoch_per_collect",
+    "policy.learn.grad_clip_value": "policy.learn.{clip_value,grad_norm}",
+    "policy.learn.kappa": "policy.kappa",
+    "policy.learn.optimizer": "policy.learn.optim",
+    "policy.learn.target_theta": "policy.learn.target_update_theta",
+    "policy.model.action_space": "policy.{action_space,learn.action_space,model.actor_head_type}",
+    "policy.model.encoder_hidden_size_list": "policy.model.{actor_,}hidden_size_list",
+    "policy.model.obs_shape": "policy.model.agent_obs_shape",
+    "policy.multi_gpu": "policy.learn.multi_gpu",
+    "policy.priority": "policy.{use_priority,learn.priority}",
+    "policy.priority_IS_weight": "policy.learn.priority_IS_weight",
+    "policy.unroll_len": "policy.{collect.unroll_len,learn.unroll_len,learn_unroll_len}",
 }
+RENAMED_KEYS = {old: new for new, paths in _RENAMED.items() for old in _expand(paths)}
 # DI-engine's linear decays by collect: each with the name of its final share, and the number that it multiplies.
 SCHEDULERS = {
     "policy.learn.lr_scheduler": ("min_lr_lambda", "policy.learn.learning_rate"),
@@ -185,11 +161,8 @@ SCHEDULERS = {
 SWITCHES = ("env.norm_obs", "env.norm_reward")
 # Keys of `policy` that select the training loop in DI-engine; each is True for policies that learn from this.
 LOOP_KEYS = {"on_policy": "collect", "offline": "dataset"}
-MUJOCO = (
-    *("Ant", "HalfCheetah", "Hopper", "Humanoid", "HumanoidStandup", "InvertedDoublePendulum", "InvertedPendulum"),
-    *("Pusher", "Reacher", "Swimmer", "Walker2d"),
-)
 RESIZED = ("Ant", "Humanoid", "HumanoidStandup", "InvertedDoublePendulum")  # observations of -v5 have another length
+MUJOCO = (*RESIZED, "HalfCheetah", "Hopper", "InvertedPendulum", "Pusher", "Reacher", "Swimmer", "Walker2d")
 # Values of env.env_id: versions that gymnasium has retired, and their successors.
 RENAMED_IDS = {
     "Pendulum-v0": "Pendulum-v1",
@@ -201,31 +174,51 @@ RENAMED_IDS = {
     "CarRacing-v2": "CarRacing-v3",
     **{f"{name}-v{n}": f"{name}-v{4 if name in RESIZED else 5}" for name in MUJOCO for n in (2, 3)},
 }
-# D4RL's names of robots, which stand before the kind of data in env.env_id, and gymnasium's.
-D4RL = {name.lower(): f"{name}-v5" for name in ("Ant", "HalfCheetah", "Hopper", "Walker2d")}
+# D4RL's names of robots, which stand before the kind of data in env.env_id: gymnasium's, and those of Minari's data.
+D4RL = {name.lower(): (f"{name}-v5", "mujoco/{}/{}-v0") for name in ("Ant", "HalfCheetah", "Hopper", "Walker2d")}
+for _hand in ("Pen", "Door", "Hammer", "Relocate"):
+    D4RL[_hand.lower()] = (f"gymnasium_robotics:AdroitHand{_hand}-v1", "D4RL/{}/{}-v2")
 OLD_ANTS, CONTACTS = ("Ant-v2", "Ant-v3"), "env.kwargs.use_contact_forces"  # off by default in Ant-v4
 # Policies whose class in DI-engine also takes action_space='hybrid', and the policy that does so here.
 HYBRID_POLICIES = {"ddpg": "paddpg"}
+# Policies whose class in DI-engine reads policy.learn.discount_factor, and not policy.discount_factor.
+LEARN_DISCOUNT = ("acer", "bcq", "coma", "cql", "d4pg", "ddpg", "edac", "impala", "iql", "madqn", "qmix", "sac", "td3")
 # Policies that have another class if their networks have a memory.
 RECURRENT_POLICIES = {"sac": "recurrent_sac", "td3": "recurrent_td3"}
-# Options of the transformer of DI-engine's `r2d2_gtrxl`, and the names that they have in `policy.model.memory`.
-GTRXL_OPTIONS = {"att_layer_num": "layer_num", "att_head_num": "head_num", "gru_bias": "gate_bias"}
-# Keys of DI-engine's Decision Transformer, and the names here; of several values the first counts. Empty: no meaning.
-DT_KEYS = {
-    "policy.model.context_len": "policy.context_len",
-    "dataset.context_len": "policy.context_len",
-    "dataset.rtg_scale": "policy.rtg_scale",
-    "dataset.data_dir_prefix": "policy.collect.data_path",
-    "policy.model.state_dim": "policy.model.obs_shape",
-    "policy.model.act_dim": "policy.model.action_shape",
-    "policy.batch_size": "policy.learn.batch_size",
-    "policy.learning_rate": "policy.learn.learning_rate",
-    "policy.wt_decay": "policy.learn.weight_decay",
-    "policy.clip_grad_norm_p": "policy.learn.grad_clip_value",
-    **dict.fromkeys(("policy.stop_value", "policy.env_name", "policy.evaluator_env_num", "policy.state_std"), ""),
-    **dict.fromkeys(("policy.max_eval_ep_len", "policy.weight_decay", "policy.model.continuous"), ""),
-    "policy.collect.data_type": "",
-}
+# Keys of DI-engine's classes of these policies, and their names here; of several values the first counts. Empty: none.
+POLICY_KEYS = {
+    "coma": {
+        "policy.model.obs_shape.global_state": "policy.model.global_obs_shape",
+        "policy.model.obs_shape.agent_state": "policy.model.obs_shape",
+        **dict.fromkeys(("policy.collect.n_episode", "policy.collect.unroll_len"), ""),
+    },
+    "dt": {
+        "policy.model.context_len": "policy.context_len",
+        "dataset.context_len": "policy.context_len",
+        "dataset.rtg_scale": "policy.rtg_scale",
+        "dataset.data_dir_prefix": "policy.collect.data_path",
+        "policy.learn.dataset_path": "policy.collect.data_path",
+        "policy.max_timestep": "policy.model.max_timestep",
+        "policy.model.state_dim": "policy.model.obs_shape",
+        "policy.model.act_dim": "policy.model.action_shape",
+        "policy.batch_size": "policy.learn.batch_size",
+        "policy.learning_rate": "policy.learn.learning_rate",
+        "policy.wt_decay": "policy.learn.weight_decay",
+        "policy.clip_grad_norm_p": "policy.learn.grad_clip_value",
+    }
+    | dict.fromkeys(_expand(
+        "policy.{stop_value,env_name,evaluator_env_num,state_std,max_eval_ep_len,weight_decay,device,log_dir,kappa} "
+        "policy.{num_eval_ep,num_updates_per_iter,n_blocks,embed_dim,n_heads,dropout_p,min_q_weight} "
+        "policy.{,learn.}target_update_freq policy.{learn.kappa,learn.min_q_weight,eval.evaluator.evalu_freq} "
+        "policy.{model.continuous,collect.data_type} dataset env.{env_name,episode_num}"
+    ), ""),
+    "r2d2_gtrxl": {
+        "policy.model.att_layer_num": "policy.model.memory.layer_num",
+        "policy.model.att_head_num": "policy.model.memory.head_num",
+        "policy.model.gru_bias": "policy.model.memory.gate_bias",
+        **dict.fromkeys(_expand("policy.model.{dropout,att_head_dim,att_mlp_num,gru_gating}"), ""),
+    },
+}  # fmt: skip
 # Other names of types and optimizers, and the name used here; with an empty buffer type, policy.priority determines it.
 NAMES: dict[str, dict[str, str]] = {
     "env_manager": {
@@ -296,21 +289,15 @@ def translate_d4rl(user: dict[str, Any], notes: list[str]) -> None:
     robot, data = found.groups()
     for key in ("env.type", "env.import_names", "policy.collect.data_type"):
         pop_key(user, key)
-    set_key(user, "env.env_id", D4RL[robot])
-    note = f"env.env_id '{name}' is '{D4RL[robot]}' here, of MuJoCo {_installed('mujoco')}"
+    env_id, data_id = D4RL[robot]
+    set_key(user, "env.env_id", env_id)
+    version = next((found.version for found in importlib.metadata.distributions(name="mujoco")), "(not installed)")
+    note = f"env.env_id '{name}' is '{env_id}' here, of MuJoCo {version}"
     if get_key(user, path) is None:
-        set_key(user, path, f"mujoco/{robot}/{data}-v0")
+        set_key(user, path, data_id.format(robot, data))
         set_key(user, "policy.collect.data_type", "minari")
         note += f", with the Minari data set '{get_key(user, path)}'"
     notes.append(f"{note}.")
-
-
-def _installed(package: str) -> str:
-    """Return the version of a package."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "(not installed)"
 
 
 def choose_variant(user: dict[str, Any], notes: list[str]) -> None:
@@ -334,6 +321,8 @@ def choose_variant(user: dict[str, Any], notes: list[str]) -> None:
     if name == "dt" and get_key(user, "policy.model.state_dim") is not None:
         _read_dt(user, notes)
         return
+    if name == "coma" and isinstance(get_key(user, "policy.model.obs_shape"), dict):
+        _move_keys(user, name, notes)
     if name in HYBRID_POLICIES and "hybrid" in given_action_spaces(user).values():
         variant, option = HYBRID_POLICIES[name], "action_space='hybrid'"
     elif name in RECURRENT_POLICIES and memory is not None:
@@ -344,23 +333,26 @@ def choose_variant(user: dict[str, Any], notes: list[str]) -> None:
     notes.append(f"policy.type '{name}' with {option} is '{variant}' here.")
 
 
+def _move_keys(user: dict[str, Any], policy_type: str, notes: list[str]) -> None:
+    """Replace the keys of DI-engine's class of a policy, see `POLICY_KEYS`."""
+    for old, new in POLICY_KEYS[policy_type].items():
+        value = pop_key(user, old)
+        if value is not None and new and get_key(user, new) in (None, {}):
+            set_key(user, new, value)
+    notes.append(f"The keys of DI-engine's '{policy_type}' have other names here, see docs/from_di_engine.md.")
+
+
 def _read_transformer(user: dict[str, Any], notes: list[str]) -> None:
     """Replace DI-engine's `r2d2_gtrxl` by R2D2 with a transformer as memory, and the names of its options."""
     set_key(user, "policy.type", "r2d2")
-    options = {new: pop_key(user, f"policy.model.{old}") for old, new in GTRXL_OPTIONS.items()}
     # There, a row attends to the rows of its segment and to `memory_len` rows before.
     length = (pop_key(user, "policy.model.memory_len") or 0) + (pop_key(user, "policy.seq_len") or 0)
-    options["memory_len"] = length or None
-    memory = {"type": "gtrxl", **{key: value for key, value in options.items() if value is not None}}
-    if get_key(user, "policy.model.memory") is None:
-        set_key(user, "policy.model.memory", memory)
+    set_key(user, "policy.model.memory", {"type": "gtrxl"} | ({"memory_len": length} if length else {}))
     if size := pop_key(user, "policy.model.hidden_size"):
         sizes = get_key(user, "policy.model.encoder_hidden_size_list") or [128, 128, size]
         set_key(user, "policy.model.encoder_hidden_size_list", sizes)
-    unknown = ("dropout", "att_head_dim", "att_mlp_num", "gru_gating")
-    ignored = [key for key in unknown if pop_key(user, f"policy.model.{key}")]
-    reason = f"; model.{', '.join(ignored)} have no counterpart and are ignored" if ignored else ""
-    notes.append(f"policy.type 'r2d2_gtrxl' is 'r2d2' with model.memory={memory} here{reason}.")
+    _move_keys(user, "r2d2_gtrxl", notes)
+    notes.append(f"policy.type 'r2d2_gtrxl' is 'r2d2' with model.memory={get_key(user, 'policy.model.memory')} here.")
 
 
 def _read_dt(user: dict[str, Any], notes: list[str]) -> None:
@@ -368,11 +360,7 @@ def _read_dt(user: dict[str, Any], notes: list[str]) -> None:
 
     Its warm-up is a schedule of the learning rate, and `state_mean` normalises observations.
     """
-    for old, new in DT_KEYS.items():
-        value = pop_key(user, old)
-        if value is not None and new and get_key(user, new) is None:
-            set_key(user, new, value)
-    user.pop("dataset", None)
+    _move_keys(user, "dt", notes)
     rate, steps = get_key(user, "policy.learn.learning_rate", 1e-4), pop_key(user, "policy.warmup_steps")
     if steps is not None and isinstance(rate, float):
         schedule = dict(type="linear", start=rate / steps, end=rate, over=steps, by="iteration")
@@ -380,7 +368,6 @@ def _read_dt(user: dict[str, Any], notes: list[str]) -> None:
     if "state_mean" in (get_key(user, "policy") or {}):
         pop_key(user, "policy.state_mean")
         set_key(user, "env.norm_obs", True)
-    notes.append("The keys of DI-engine's 'dt' have other names here, see docs/from_di_engine.md.")
 
 
 def given_action_spaces(user: dict[str, Any]) -> dict[str, Any]:
@@ -398,6 +385,9 @@ def rename_keys(user: dict[str, Any], known: Schema, notes: list[str]) -> None:
     for path, (present, reason) in REDUNDANT_KEYS.items():
         if present in known and path not in known and pop_key(user, path) is not None:
             notes.append(f"{path} is ignored: {reason}.")
+    discount, name = get_key(user, "policy.learn.discount_factor"), get_key(user, "policy.type")
+    if discount and name in LEARN_DISCOUNT and pop_key(user, "policy.discount_factor") not in (None, discount):
+        notes.append(f"policy.discount_factor is ignored: DI-engine's '{name}' reads policy.learn.discount_factor.")
     for old, new in RENAMED_KEYS.items():
         value = get_key(user, old, UNSET)
         if value is UNSET or old in known or new not in known:
@@ -406,7 +396,7 @@ def rename_keys(user: dict[str, Any], known: Schema, notes: list[str]) -> None:
             raise ConfigError(f"{old}={value!r} contradicts {new}={get_key(user, new)!r}: set '{new}' only.")
         set_key(user, new, pop_key(user, old))
         notes.append(f"{old} is {new} here.")
-    policy_cls = POLICY_REGISTRY.find(get_key(user, "policy.type"))
+    policy_cls = POLICY_REGISTRY.find(name)
     if getattr(policy_cls, "multi_agent", False) and get_key(user, "policy.multi_agent") is True:
         pop_key(user, "policy.multi_agent")  # such a policy needs no key that says so
     for path in SCHEDULERS:
@@ -493,17 +483,11 @@ def import_module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        package, _, rest = name.removeprefix("ding_lite.").partition(".")
-        if (
-            error.name is None
-            or not rest
-            or not name.startswith(f"ding_lite.{package}.")
-            or not name.startswith(error.name)
-        ):
+        own, *names = name.split(".")
+        if own != "ding_lite" or len(names) < 2 or error.name is None or not name.startswith(error.name):
             raise
-        room = importlib.import_module(f"ding_lite.{package}")
-        last = rest.rpartition(".")[2]
+        room = importlib.import_module(f"ding_lite.{names[0]}")
         for found in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
-            if found.name.endswith(f".{last}"):
+            if found.name.endswith(f".{names[-1]}"):
                 return importlib.import_module(found.name)
         raise

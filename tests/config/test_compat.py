@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.metadata
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -121,9 +122,37 @@ def test_d4rls_names_are_a_robot_of_gymnasium_and_a_data_set_of_minari() -> None
     policy["collect"] = dict(data_type="d4rl", data_path="mine.hdf5")
     own = compile_config((dict(env=env, policy=policy), create)).policy.collect
     assert (own.data_type, own.data_path) == ("", "mine.hdf5")
-    for name in ("pen-human-v0", "hopper", None):
+    for name in ("kitchen-complete-v0", "hopper", None):
         with pytest.raises(ConfigError, match=r"^env\.env_id: expected one of ant, .* such as 'hopper-medium-v2'"):
             compile_config((dict(env=dict(env, env_id=name), policy=policy), create))
+
+
+def test_d4rls_hands_are_those_of_gymnasium_robotics() -> None:
+    main = dict(env=dict(env_id="pen-human-v0"))
+    create = dict(env=dict(type="d4rl"), policy=dict(type="bc"))
+    if importlib.util.find_spec("gymnasium_robotics") is None:
+        with pytest.raises(ConfigError, match=r"cannot import 'gymnasium_robotics': .* Is it installed"):
+            compile_config((main, create))
+        return
+    cfg = compile_config((main, create))
+    assert (cfg.env.env_id, cfg.policy.collect.data_path) == ("AdroitHandPen-v1", "D4RL/pen/human-v2")
+
+
+def test_di_engines_sac_reads_the_discount_of_its_section_learn() -> None:
+    main = dict(env=dict(env_id="Pendulum-v1"), policy=dict(discount_factor=0.97, learn=dict(discount_factor=0.99)))
+    cfg = compile_config((main, dict(policy=dict(type="sqil_sac"))))
+    assert cfg.policy.discount_factor == 0.99
+    assert "policy.discount_factor is ignored: DI-engine's 'sac' reads policy.learn.discount_factor." in cfg.notes
+    with pytest.raises(ConfigError, match=r"policy\.learn\.discount_factor=0\.99 contradicts policy\.discount_factor"):
+        compile_config((dict(main, env=dict(env_id="CartPole-v1")), dict(policy=dict(type="dqn"))))
+
+
+def test_di_engines_coma_has_other_keys() -> None:
+    model = dict(agent_num=3, obs_shape=dict(agent_state=18, global_state=30), action_shape=5)
+    policy = dict(model=model, collect=dict(n_episode=32, unroll_len=10))
+    cfg = compile_config((dict(env=dict(env_id="Any-v0"), policy=policy), dict(policy=dict(type="coma"))))
+    assert (cfg.policy.model.obs_shape, cfg.policy.model.global_obs_shape) == (18, 30)
+    assert {"n_episode", "unroll_len"}.isdisjoint(cfg.policy.collect)
 
 
 def test_di_engines_decision_transformer_has_other_keys() -> None:
@@ -177,7 +206,7 @@ def test_key_without_meaning_is_accepted_with_a_note(path: Any) -> None:
         cfg = compile_config((nested(path, value), dict(policy=dict(type="dqn_stdim"))))
     elif path.startswith("reward_model."):
         main, create = pair(nested(path, value))
-        cfg = compile_config((main, {**create, "reward_model": dict(type="rnd")}))
+        cfg = compile_config((main, {**create, "reward_model": dict(type="icm")}))
     else:
         cfg = compile_config(pair(nested(path, value)))
     assert cfg.notes == [f"{path} is ignored: {reason}."]
@@ -331,5 +360,6 @@ def test_the_transformer_of_di_engine_is_the_memory_of_r2d2() -> None:
     memory = dict(type="gtrxl", memory_len=13, layer_num=3, head_num=4, gate_bias=1)
     assert (cfg.policy.type, cfg.policy.model.memory) == ("r2d2", memory)
     assert cfg.policy.model.encoder_hidden_size_list == [128, 128, 64]
-    assert "model.dropout have no counterpart and are ignored" in cfg.notes[0]
+    assert cfg.notes[0].startswith("The keys of DI-engine's 'r2d2_gtrxl' have other names here")
+    assert "policy.type 'r2d2_gtrxl' is 'r2d2' with model.memory=" in cfg.notes[1]
     assert create_core(64, None, cfg.policy.model.memory).hidden_size == 64
