@@ -32,8 +32,14 @@ def agent_shape(obs_shape: ObsShape, agent_num: int, agent_id: bool) -> Any:
 
 
 def of_agent(obs: Mapping[str, Tensor], agent: int) -> dict[str, Tensor]:
-    """Return what one agent sees of observations `[B, M, ...]`, `[B, ...]`; the global state is `[B, G]` already."""
-    return {key: part if key == GLOBAL else part[:, agent] for key, part in obs.items()}
+    """Return what one agent sees of observations `[B, M, ...]`, `[B, ...]`.
+
+    All see the same global state: `[B, G]`, or of one for each agent, `[B, M, G]`, that of the first.
+    """
+    seen = {key: part[:, agent] for key, part in obs.items() if key != GLOBAL}
+    if GLOBAL in obs:
+        seen[GLOBAL] = obs[GLOBAL][:, 0] if obs[GLOBAL].ndim == 3 else obs[GLOBAL]
+    return seen
 
 
 def fold_agents(obs: Mapping[str, Tensor], dim: int, agent_id: bool) -> dict[str, Tensor]:

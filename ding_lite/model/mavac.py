@@ -141,7 +141,7 @@ class HAVAC(ActorCritic):
 
     def compute_critic(self, obs: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return a dict with `value` `[B]`."""
-        return {"value": self.critic(obs[GLOBAL])[0]}
+        return {"value": self.critic(of_agent(obs, 0)[GLOBAL])[0]}
 
     def compute_actor_critic(self, obs: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return a dict with `logit` `[B, M, A]` and `value` `[B]`."""

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ding_lite.model import QMix
-from ding_lite.model.agents import fold_agents
+from ding_lite.model.agents import fold_agents, of_agent
 from ding_lite.utils.registry import ConfigError
 
 T, B, M, F, A, G = 5, 3, 2, 4, 3, 6
@@ -69,3 +69,12 @@ def test_the_global_state_is_that_of_all_agents_or_each_has_one() -> None:
     folded = fold_agents(obs, 0, agent_id=False)
     assert torch.equal(folded["global_state"], fold_agents(own, 0, agent_id=False)["global_state"])
     assert torch.equal(folded["agent_state"].view(B, M, F), obs["agent_state"])
+
+
+def test_of_a_global_state_for_each_agent_all_see_the_first() -> None:
+    obs = {"agent_state": torch.arange(12.0).view(2, 3, 2), "global_state": torch.arange(24.0).view(2, 3, 4)}
+    seen = of_agent(obs, 2)
+    assert seen["agent_state"].tolist() == [[4, 5], [10, 11]]
+    assert seen["global_state"].tolist() == [[0, 1, 2, 3], [12, 13, 14, 15]]
+    common = {**obs, "global_state": seen["global_state"]}
+    assert torch.equal(of_agent(common, 1)["global_state"], seen["global_state"])
