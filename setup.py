@@ -69,6 +69,8 @@ setup(
         "mujoco": ["gymnasium[mujoco]>=1.3"],
         "minigrid": MINIGRID,
         "lbforaging": ["lbforaging>=2.0"],
+        "bsuite": ["bsuite>=0.3.6"],
+        "procgen": ["procgen-mirror>=0.10.7"],  # Procgen with wheels for newer versions of Python; asks for numpy 1
         "pettingzoo": ["pettingzoo>=1.25", "mpe2>=1.0", "pygame-ce>=2.5"],  # the games import pygame
         "offline": OFFLINE,
         "lightning": LIGHTNING,

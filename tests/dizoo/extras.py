@@ -13,6 +13,9 @@ EXTRAS = {
     "lbforaging": "lbforaging",
     "connect_four": "pettingzoo",
     "pettingzoo": "mpe2",
+    "petting_zoo": "mpe2",
+    "bsuite": "bsuite",
+    "procgen": "procgen",
 }  # env.type: the package
 
 

@@ -33,6 +33,8 @@ ENVS: dict[str, tuple[str, Any, Any, dict[str, Any]]] = {
     "mujoco": ("dizoo.mujoco.envs.mujoco_env", 11, (3,), {}),
     # 7 x 7 cells of 3 numbers, 96 letters of 28 kinds
     "minigrid": ("dizoo.minigrid.envs.minigrid_env", 7 * 7 * 3 + 96 * 28, 7, {}),
+    "bsuite": ("dizoo.bsuite.envs.bsuite_env", 10 * 5, 3, {}),  # a board of catch
+    "procgen": ("dizoo.procgen.envs.procgen_env", (3, 64, 64), 15, {}),
 }
 MASKED: dict[str, Any] = {"connect_four": ("dizoo.pettingzoo.envs.connect_four_env", 84, 7, {})}
 FEW = ("carracing", "pendulum", "minigrid")  # whose processes are compared in each run of the tests
@@ -130,6 +132,39 @@ def test_lunar_lander_has_four_actions_unless_a_key_or_its_id_says_otherwise() -
         assert isinstance(check_env(make_cfg("lunarlander", **kwargs)).action_space, Discrete)
     with pytest.raises(ConfigError, match=r"env\.continuous=False contradicts env\.env_id 'LunarLanderContinuous-v3'"):
         check_env(make_cfg("lunarlander", env_id="LunarLanderContinuous-v3", continuous=False))
+
+
+def test_an_experiment_of_bsuite_keeps_its_arms_and_draws_its_noise_anew() -> None:
+    needs("bsuite")
+    env = make_env("bsuite", env_id="bandit_noise/0")
+    arms = []
+    for seed in (0, 1):
+        rewards = []
+        for arm in range(11):
+            env.reset(seed=seed)
+            _, reward, terminated, truncated, _ = env.step(arm)
+            assert (terminated, truncated) == (True, False)
+            rewards.append(float(reward))
+        arms.append(rewards)
+    noise = np.array(arms[0]) - np.array(arms[1])  # of the rewards, which are 0 to 1 in steps of 0.1
+    assert abs(noise[0]) > 1e-6
+    np.testing.assert_allclose(noise, noise[0])  # one draw for each seed
+    assert sorted(np.round(np.array(arms[0]) - min(arms[0]), 6)) == pytest.approx(np.linspace(0, 1, 11))
+    with pytest.raises(ConfigError, match=r"^env\.env_id 'bandit_noize/0': bsuite has no such experiment"):
+        make_env("bsuite", env_id="bandit_noize/0")
+
+
+def test_a_game_of_procgen_is_cut_at_its_limit_and_has_as_many_levels_as_it_is_told() -> None:
+    needs("procgen")
+    env = make_env("procgen", env_id="maze")
+    first, _ = env.reset(seed=0)
+    for step in range(1, 501):
+        last, _, terminated, truncated, _ = env.step(4)  # stands still
+        assert (terminated, truncated) == (False, step == 500)
+    np.testing.assert_array_equal(last, first)  # and not the next level
+    single = make_env("procgen", env_id="maze", num_levels=1, start_level=3)
+    assert len({single.reset(seed=seed)[0].tobytes() for seed in range(3)}) == 1
+    assert len({env.reset(seed=seed)[0].tobytes() for seed in range(3)}) == 3
 
 
 def fall(training: bool = True, **env: Any) -> tuple[list[float], list[float]]:

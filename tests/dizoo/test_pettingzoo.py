@@ -12,6 +12,7 @@ from easydict import EasyDict
 import ding_lite
 from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.utils.registry import ConfigError
+from dizoo.petting_zoo.envs.petting_zoo_simple_spread_env import SimpleSpreadEnv
 from dizoo.pettingzoo.envs.pettingzoo_env import PettingZooEnv
 from tests.dizoo.extras import needs
 
@@ -95,3 +96,28 @@ def test_the_particle_games_have_their_shapes_and_repeat_by_seed(env_id: str, sh
         assert obs["agent_state"].shape == shape
         played.append([obs["global_state"], *env.step(np.ones(shape[0], int))[:2]])
     np.testing.assert_equal(*played)
+
+
+def test_simple_spread_has_the_reward_and_the_states_of_di_engine() -> None:
+    needs("mpe2")
+    keys: dict[str, Any] = dict(n_agent=3, n_landmark=3, max_cycles=5, team_reward="sum", kwargs={})
+    whole, own = (SimpleSpreadEnv(EasyDict(keys, agent_specific_global_state=each)) for each in (False, True))
+    plain = make("mpe2/simple_spread_v3", N=3, max_cycles=5)
+    for env in (plain, whole, own):
+        env.reset(seed=3)
+    for step in range(1, 6):
+        action = np.array([step % 5, 1, 4])
+        seen, reward, *ends = plain.step(action)
+        obs, twice, *same_ends = whole.step(action)
+        assert twice == pytest.approx(2 * reward)
+        assert same_ends[:2] == ends[:2]
+        assert ends[:2] == [False, step == 5]
+        agents = seen["agent_state"]  # velocity (2), position (2), landmarks (6), other agents (4), messages (4)
+        np.testing.assert_array_equal(obs["agent_state"], agents)
+        state = obs["global_state"]
+        assert state.tolist() == [*agents[0, 2:14], *agents[:, :2].ravel(), *agents[:, 14:].ravel()]
+        each = own.step(action)[0]["global_state"]
+        np.testing.assert_array_equal(each, [[*agent, *state] for agent in agents])
+        assert whole.observation_space.contains(obs)
+    with pytest.raises(ConfigError, match=r"env\.n_landmark: expected env\.n_agent=3"):
+        SimpleSpreadEnv(EasyDict(keys, n_landmark=2, agent_specific_global_state=False))
