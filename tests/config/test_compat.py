@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.metadata
-import importlib.util
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -127,14 +127,14 @@ def test_d4rls_names_are_a_robot_of_gymnasium_and_a_data_set_of_minari() -> None
             compile_config((dict(env=dict(env, env_id=name), policy=policy), create))
 
 
-def test_d4rls_hands_are_those_of_gymnasium_robotics() -> None:
-    main = dict(env=dict(env_id="pen-human-v0"))
-    create = dict(env=dict(type="d4rl"), policy=dict(type="bc"))
-    if importlib.util.find_spec("gymnasium_robotics") is None:
+def test_d4rls_hands_are_those_of_gymnasium_robotics(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = dict(env=dict(env_id="pen-human-v0")), dict(env=dict(type="d4rl"), policy=dict(type="bc"))
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "gymnasium_robotics", None)
         with pytest.raises(ConfigError, match=r"cannot import 'gymnasium_robotics': .* Is it installed"):
-            compile_config((main, create))
-        return
-    cfg = compile_config((main, create))
+            compile_config(pair)
+    pytest.importorskip("gymnasium_robotics", exc_type=ImportError)
+    cfg = compile_config(pair)
     assert (cfg.env.env_id, cfg.policy.collect.data_path) == ("AdroitHandPen-v1", "D4RL/pen/human-v2")
 
 
