@@ -16,7 +16,7 @@ from ding_lite.envs.masks import MASK, find_mask_space
 from ding_lite.utils.registry import ConfigError, UserError, closest, place_of
 from ding_lite.utils.tree import tree_leaves
 
-TRUE_REWARD = "ding_lite.true_reward"  # key of `info`, which only the wrappers here set
+TRUE_REWARD = "ding_lite.true_reward"  # key of `info`; an environment may set it, too
 RECORDER = "RecordEpisodeStatistics"  # the wrapper whose place says which rewards are the true ones
 REPLACED = {"NormalizeObservation": "env.norm_obs", "NormalizeReward": "env.norm_reward"}
 KNOWN = tuple(name for name in gymnasium.wrappers.__all__ if name != "vector")  # `vector` is a package

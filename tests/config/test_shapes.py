@@ -177,8 +177,9 @@ def test_a_policy_of_one_agent_is_not_built_for_several(policy: str, advice: str
 @pytest.mark.parametrize(
     ("policy", "words", "takes"),
     [
-        *[(name, {}, False) for name in ("coma", "happo", "qmix", "wqmix")],
-        *[("madqn", {}, True), ("madqn", dict(model=dict(mixer=True)), False), ("mappo", {}, True)],
+        *[(name, {}, False) for name in ("coma", "qmix", "wqmix")],
+        *[(name, {}, True) for name in ("happo", "madqn", "mappo")],
+        ("madqn", dict(model=dict(mixer=True)), False),
     ],
 )
 def test_a_global_state_of_each_agent_is_refused_where_one_of_all_is_needed(

@@ -76,6 +76,7 @@ class HAPPOPolicy(Policy):
     learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "collect"
     action_spaces = (gymnasium.spaces.MultiDiscrete,)
     multi_agent = True
+    state_of_each = True
     actor_mode = "compute_actor"
     stored_outputs = ("logit", "value")
     transition_with_policy_data = True
@@ -162,7 +163,7 @@ class HAPPOPolicy(Policy):
     def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_V, for a batch with `value` and `return_` `[B]` as `_targets` returns them."""
         learn = self._cfg.learn
-        value_B = self._run(self._model.critic, batch["obs"][GLOBAL])[0]
+        value_B = self._run(self._model.critic, of_agent(batch["obs"], 0)[GLOBAL])[0]
         clip = learn.clip_ratio if learn.value_clip else None
         square_B = squared_value_error(value_B, old_B=batch["value"], return_B=batch["return_"], clip_ratio=clip)
         return learn.value_weight * 0.5 * weighted_mean(square_B, batch.get("weight")), {}
