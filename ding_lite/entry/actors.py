@@ -47,7 +47,7 @@ from ding_lite.worker.collector import to_numpy
 START_TIMEOUT = 300.0  # seconds that an actor may take to start, or `actor_timeout` if that is longer
 LOOK_PERIOD = 1.0  # seconds between looks for actors that hang, while none has finished
 logger = logging.getLogger(__name__)
-ACTOR_BYTES = 300 * 2**20  # memory of an actor's process, most of which is torch
+ACTOR_BYTES = 180 * 2**20  # memory of an actor's process with a small network, most of which is torch
 REACH_TIMEOUT = 10.0  # seconds until an address that does not answer counts as wrong
 PREFIX = "ding_lite_ray_"  # begins the name of Ray's directory, which must be short because it holds sockets
 # In that directory: wait for a line, and remove the directory. If the rank was killed, stdin ends without a line: then
