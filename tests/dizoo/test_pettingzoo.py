@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -121,3 +123,23 @@ def test_simple_spread_has_the_reward_and_the_states_of_di_engine() -> None:
         assert whole.observation_space.contains(obs)
     with pytest.raises(ConfigError, match=r"env\.n_landmark: expected env\.n_agent=3"):
         SimpleSpreadEnv(EasyDict(keys, n_landmark=2, agent_specific_global_state=False))
+
+
+def test_a_game_of_turns_is_the_same_without_what_its_conversion_drops() -> None:
+    needs("mpe2")
+    module = importlib.import_module("mpe2.simple_spread_v3")
+    env, game = make("mpe2/simple_spread_v3", max_cycles=4), module.parallel_env(max_cycles=4)
+    assert env._game.aec_env is env._game.unwrapped
+    observe = mock.Mock(side_effect=env._game.unwrapped.observe)
+    env._game.unwrapped.observe = observe
+    for seed in range(2):
+        obs, seen = env.reset(seed=seed)[0], game.reset(seed=seed)[0]
+        for t in range(4):
+            observe.reset_mock()
+            np.testing.assert_array_equal(obs["agent_state"], [seen[agent] for agent in game.possible_agents])
+            actions = [(t + m) % 5 for m in range(3)]
+            obs, reward, terminated, truncated, _ = env.step(np.array(actions))
+            seen, rewards, *_ = game.step(dict(zip(game.possible_agents, actions, strict=True)))
+            assert reward == pytest.approx(sum(rewards.values()))
+            assert (terminated, truncated) == (False, t == 3)
+            assert observe.call_args_list == [mock.call(agent) for agent in game.possible_agents]

@@ -5,6 +5,7 @@ Shapes: M agents, F features and A actions of the agent that has most of them, G
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar
 
 import gymnasium
@@ -42,6 +43,8 @@ class PettingZooEnv(gymnasium.Env):
         if not hasattr(module, "parallel_env"):
             raise ConfigError(f"{what}: expected a game with PettingZoo's parallel API, which this one does not have.")
         self._game = module.parallel_env(**cfg_env.kwargs)
+        if hasattr(self._game, "aec_env"):
+            drop_checks(self._game)
         self.metadata, self.render_mode = self._game.metadata, cfg_env.kwargs.get("render_mode")
         self._reward = np.sum if cfg_env.team_reward == "sum" else np.mean
         self._agents = self._game.possible_agents
@@ -101,6 +104,21 @@ class PettingZooEnv(gymnasium.Env):
             states[row, : len(vector)] = vector
         state = np.ravel(self._game.state()).astype(np.float32) if self._has_state else states.ravel()
         return {"agent_state": states, "global_state": state, "action_mask": mask}
+
+
+def drop_checks(game: Any) -> None:
+    """Let a game that PettingZoo converted from its API of turns compute only what a parallel step returns.
+
+    For each agent's turn, the conversion computes an observation and drops it, and two wrappers check the order of
+    calls and the bounds of actions, which the conversion and our spaces ensure. Both take a third of a step of mpe2. A
+    game with other wrappers, which may need the observations, stays as it is.
+    """
+    wrappers, turns = load_extra("pettingzoo.utils.wrappers", "pettingzoo"), game.aec_env
+    while type(turns) in (wrappers.AssertOutOfBoundsWrapper, wrappers.OrderEnforcingWrapper):
+        turns = turns.env
+    if turns is turns.unwrapped:
+        turns.last = partial(turns.last, observe=False)
+        game.aec_env = turns
 
 
 def _masked(space: gymnasium.Space[Any]) -> bool:
