@@ -58,7 +58,8 @@ OPTIONS = {
     "ppo_offpolicy": [["policy.learn.adv_norm=True"]],
     "ppg": [
         ["policy.learn.aux_freq=1", "policy.learn.aux_train_epoch=2", "policy.learn.adv_norm=True",
-         "policy.learn.value_norm=True"],
+         "policy.learn.value_norm=True",
+         "policy.learn.ppo_param_init=False"],  # biases of 0 are where ReLU bends: rounding would decide on a unit
     ],
     "ppo_pg": [["policy.learn.adv_norm=True", "policy.learn.epoch_per_collect=3"]],
     "a2c": [["policy.learn.adv_norm=True", "policy.learn.optimizer=adamw", f"policy.learn.value_weight={RATE}"]],

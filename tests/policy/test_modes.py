@@ -59,6 +59,8 @@ def create(name: str) -> tuple[EasyDict, Any]:
     policy_cls: Any = POLICY_REGISTRY[name]
     cfg = compile_for(name)
     cfg.policy.learn.batch_size = 10**6
+    if "value_norm" in cfg.policy.learn:
+        cfg.policy.learn.value_norm = False  # preparing batches changes the units of the value, see `update_units`
     model = copy.deepcopy(policy_cls(cfg.policy, enable_field=()).model)
     return cfg, policy_cls(cfg.policy, parity.wrapped(model, Front).double())
 

@@ -44,10 +44,10 @@ def line_actor(normal: bool) -> Formula:
 def line_critic() -> Formula:
     """Return Q_c(s, a) = c a + s for c of 1 and 2; without an action it is the value 0.4 s."""
 
-    def value(net: Any, obs: Tensor, action: Tensor | None = None) -> Tensor:
+    def value(net: Any, obs: Tensor, action: Tensor | None = None, num: int | None = None) -> Tensor:
         if action is None:
             return 0.4 * net.slope[:1, None] * obs[..., 0]
-        return torch.stack([slope * action[..., 0] + obs[..., 0] for slope in net.slope])
+        return torch.stack([slope * action[..., 0] + obs[..., 0] for slope in net.slope[:num]])
 
     return Formula(value, slope=[1.0, 2.0])
 
