@@ -50,13 +50,13 @@ logger = logging.getLogger(__name__)
 ACTOR_BYTES = 180 * 2**20  # memory of an actor's process with a small network, most of which is torch
 REACH_TIMEOUT = 10.0  # seconds until an address that does not answer counts as wrong
 PREFIX = "ding_lite_ray_"  # begins the name of Ray's directory, which must be short because it holds sockets
-# In that directory: wait for a line, and remove the directory. If the rank was killed, stdin ends without a line: then
-# also kill the processes that have files there open, such as logs.
+# Wait for a line, and remove the directory $1. If the rank was killed, stdin ends without a line: then also kill the
+# processes that have files there open, such as logs.
 CLEAN_UP = """
 read line || for process in /proc/[0-9]*; do
-  if ls -l $process/fd 2> /dev/null | grep -qF "$PWD/"; then kill -9 ${process#/proc/}; fi
+  if ls -l $process/fd 2> /dev/null | grep -qF "$1/"; then kill -9 ${process#/proc/}; fi
 done
-cd / && rm -rf "$OLDPWD"
+rm -rf "$1"
 """
 
 
@@ -468,7 +468,7 @@ def _directory() -> Iterator[str]:
     """
     path = os.path.realpath(tempfile.mkdtemp(prefix=PREFIX))
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
-    shell = subprocess.Popen(["sh", "-c", CLEAN_UP], cwd=path, stdin=subprocess.PIPE, **quiet)
+    shell = subprocess.Popen(["sh", "-c", CLEAN_UP, "sh", path], stdin=subprocess.PIPE, **quiet)
     try:
         yield path
     finally:
