@@ -108,6 +108,7 @@ class ActorCollector(NoEnvironments):
         per_collect = (collect.n_sample or setup.cfg.env.collector_env_num) * setup.cfg.policy.get("unroll_len", 1)
         learn = setup.cfg.policy.learn
         updates = learn.get("update_per_collect") or per_collect * self._world_size
+        self._num_envs = setup.cfg.env.collector_env_num  # of an actor
         self._updates = math.inf if on_policy else float(updates)  # most learner iterations between two collects
         self._ray = connect(collect.actors, number, stack)
         self._job, self._weights, self._weights_version = self._ray.put(pack(setup, self._ray.cloudpickle)), None, -1
@@ -301,26 +302,28 @@ class ActorCollector(NoEnvironments):
     # Checkpoints.
 
     def local_state_dict(self) -> dict[str, Any]:
-        """Return the states of this rank's actors after their rollouts, which it waits for, and these rollouts."""
-        for rollout in self._running:
+        """Return the state of each of this rank's actors, and its running rollout, which is waited for.
+
+        The `order` of a rollout is its place among those that are running, and `version` that of `Rollout`.
+        """
+        running: dict[Seat, dict[str, Any]] = {}
+        for order, rollout in enumerate(self._running):
             while not self._look(rollout):
                 self._wait([rollout])
+            for seat in rollout.seats:
+                block = tree_map(torch.from_numpy, tree_map(np.copy, seat.answer["block"]))
+                running[seat] = {"order": order, "version": rollout.version, "answer": seat.answer | {"block": block}}
         return {
             "actors": [
-                {"state": self._ask_state(seat), "last_obs": seat.last_obs, "cut": list(seat.cut)}
+                {
+                    "state": self._ask_state(seat),
+                    "last_obs": seat.last_obs,
+                    "cut": list(seat.cut),
+                    "rollout": running.get(seat),
+                }
                 for seat in self._seats
             ],
-            "rollouts": [
-                {
-                    "seats": [self._seats.index(seat) for seat in rollout.seats],
-                    "version": rollout.version,
-                    "answers": [
-                        seat.answer | {"block": tree_map(torch.from_numpy, tree_map(np.copy, seat.answer["block"]))}
-                        for seat in rollout.seats
-                    ],
-                }
-                for rollout in self._running
-            ],
+            "num_envs": self._num_envs,
         }
 
     def _ask_state(self, seat: Seat) -> dict[str, Any] | None:
@@ -334,15 +337,17 @@ class ActorCollector(NoEnvironments):
 
     def load_local_state_dict(self, state: dict[str, Any]) -> list[int]:
         """Restore a state that `local_state_dict` returned; an actor restores its own when it plays next."""
-        for seat, own in zip(self._seats, state["actors"], strict=True):
+        saved = dict(zip(self._seats, state["actors"], strict=True))
+        for seat, own in saved.items():
             seat.state, seat.last_obs, seat.cut = own["state"], own["last_obs"], own["cut"]
             seat.attempt = int(seat.state is None and seat.last_obs is not None)
-        for saved in state["rollouts"]:
-            seats = [self._seats[i] for i in saved["seats"]]
+        running = [seats for seats in self._idle if all(saved[seat]["rollout"] for seat in seats)]
+        for seats in sorted(running, key=lambda seats: saved[seats[0]]["rollout"]["order"]):
             self._idle.remove(seats)
-            for seat, answer in zip(seats, saved["answers"], strict=True):
+            for seat in seats:
+                answer = saved[seat]["rollout"]["answer"]
                 seat.answer = answer | {"block": to_arrays(answer["block"])}
-            self._running.append(Rollout(seats, saved["version"]))
+            self._running.append(Rollout(seats, saved[seats[0]]["rollout"]["version"]))
         return []
 
     def _kill(self) -> None:

@@ -1,9 +1,10 @@
 """Deals the environments of a saved run to another number of ranks.
 
 A run consists of streams, one for each collecting environment of all ranks: its running episode, its column of the
-replay buffer with priorities, what a recurrent policy remembers of it. A rank that resumes gets whole streams, in
-order. What belongs to no stream is dealt too: each rank keeps the random generators of the old rank of its number, and
-ranks without one get new generators.
+replay buffer with priorities, what a recurrent policy remembers of it. If actors play, a stream is an actor with all
+its environments, its part of the replay buffer, and the rollout that is on its way. A rank that resumes gets whole
+streams, in order. What belongs to no stream is dealt too: each rank keeps the random generators of the old rank of its
+number, and ranks without one get new generators.
 
 The streams of a rank whose part of the checkpoint is lost begin anew: new episodes, with new seeds. Their columns of
 the replay buffer are copies of other streams' columns, so that all stay equally long, until new steps replace them.
@@ -23,14 +24,14 @@ from ding_lite.config.shapes import share
 from ding_lite.utils.checkpoint.file import CheckpointError
 from ding_lite.utils.seed import derive_seeds, random_state, set_seed
 from ding_lite.utils.tree import tree_map
-from ding_lite.worker.replay.state import deal_replay_states
+from ding_lite.worker.replay.state import deal_actors, deal_replay_states
 
 States = Sequence[dict[str, Any] | None]  # local states of all old ranks; None: lost
 Span = tuple[dict[str, Any], slice]  # the local state of an old rank, and those of its environments that are taken
 
 
 class Stream(NamedTuple):
-    """An environment of a saved run: the local state of its rank, its number there, and whether it begins anew."""
+    """A stream of a saved run: the local state of its rank, its number there, and whether it begins anew."""
 
     state: dict[str, Any]
     number: int
@@ -47,7 +48,7 @@ def deal(
         rank: the new rank.
         ranks: their number.
         num_streams: E of this run; it has no meaning if no environment is played.
-        num_rows: rows of its replay buffer, or None.
+        num_rows: rows of its replay buffer, or of an actor's part of it, or None.
         seed: the config's seed.
         name: the checkpoint's name. New generators depend on it, so that a rank that comes twice repeats nothing.
     """
@@ -57,7 +58,8 @@ def deal(
         raise CheckpointError(_describe_difference(len(streams), len(states), num_streams, ranks))
     part = share(len(streams), rank, ranks)
     mine = streams[part.start : part.stop]
-    spans = _join_spans(mine) or [(found[0], slice(0, 0))]
+    actors = "actors" in found[0]["collector"]
+    spans = [_envs_of(actor) for actor in mine] if actors else _join_spans(mine) or [(found[0], slice(0, 0))]
     seeds = derive_seeds(seed, rank, "dealt", name, n=3)
     own = states[rank] if rank < len(states) else None
     dealt: dict[str, Any] = {"random": own["random"] if own else _new_random_state(seeds[0])}
@@ -65,12 +67,14 @@ def deal(
         if name in found[0]:
             dealt[name] = {"means": _sum_means([state[name]["means"] for state in states[rank::ranks] if state])}
     remembered = [
-        tree_map(lambda leaf, span=span: None if leaf is None else leaf[span], state["collect_mode"])
+        tree_map(lambda leaf, span=span: None if leaf is None else _take(leaf, span), state["collect_mode"])
         for state, span in spans
     ]
     dealt["collect_mode"] = _join(remembered, [span.stop - span.start for _, span in spans])
     dealt["collector"] = {}
-    if streams:
+    if actors:
+        dealt["collector"] = found[0]["collector"] | {"actors": [_deal_actor(actor) for actor in mine]}
+    elif streams:
         draws = (own or found[0])["collector"]["env"]["draws"]
         new = _new_generator(seeds[1])
         dealt["collector"]["env"] = _deal_envs(spans) | {"draws": draws if own else [new for _ in draws]}
@@ -80,9 +84,9 @@ def deal(
             env["seed"][lost] = torch.tensor(derive_seeds(seed, rank, "lost", name, n=len(lost)))
             env["length"][lost] = -1  # no number of actions, so that new episodes begin
     if num_rows is not None and "replay" in found[0]:
-        replays = [(state["replay"], span) for state, span in spans]
         rng = own["replay"]["sampler"]["rng"] if own else _new_generator(seeds[2])
-        dealt["replay"] = deal_replay_states(replays, num_rows, rng)
+        replays = [(state["replay"], span) for state, span in spans]
+        dealt["replay"] = (deal_actors if actors else deal_replay_states)(replays, num_rows, rng)
     return dealt
 
 
@@ -91,7 +95,7 @@ def find_streams(states: States, num_streams: int) -> list[Stream]:
 
     Those of lost parts are what is missing of E, in equal parts; environments of other ranks take their places.
     """
-    saved = [len(state["collector"].get("env", {}).get("seed", ())) if state else 0 for state in states]
+    saved = [_count_streams(state["collector"]) if state else 0 for state in states]
     known = [Stream(state, n) for state, number in zip(states, saved, strict=True) if state for n in range(number)]
     missing, parts = max(num_streams - len(known), 0) if known else 0, sum(state is None for state in states)
     gaps = iter([share(missing, part, parts) for part in range(parts)])
@@ -102,6 +106,28 @@ def find_streams(states: States, num_streams: int) -> list[Stream]:
         else:
             streams += [Stream(state, n) for n in range(number)]
     return streams
+
+
+def _count_streams(collector: dict[str, Any]) -> int:
+    return len(collector["actors"] if "actors" in collector else collector.get("env", {}).get("seed", ()))
+
+
+def _envs_of(actor: Stream) -> Span:
+    """Return the environments of an actor among those of its rank, which counts those of one actor after another."""
+    num_envs = actor.state["collector"]["num_envs"]
+    return actor.state, slice(actor.number * num_envs, (actor.number + 1) * num_envs)
+
+
+def _deal_actor(actor: Stream) -> dict[str, Any]:
+    """Return the state of an actor, see `ActorCollector`; without its environments and its rollout if it is lost."""
+    own = actor.state["collector"]["actors"][actor.number]
+    return own | ({"state": None, "rollout": None} if actor.lost else {})
+
+
+def _take(leaf: torch.Tensor, span: slice) -> torch.Tensor:
+    """Return rows of a tensor; those that it does not have yet are zeros."""
+    own = leaf[span]
+    return torch.cat([own, own.new_zeros(span.stop - span.start - len(own), *own.shape[1:])])
 
 
 def _describe_difference(saved: int, before: int, wanted: int, ranks: int) -> str:

@@ -167,33 +167,38 @@ class RunKeeper(AbstractContextManager[Any]):
             return loaded.local_state
         before, now, whole = len(loaded.of_ranks), get_world_size(), self._setup.whole
         rows = None if self._replay is None else self._replay.ring.num_rows
-        num_envs, size = self._setup.total("env.collector_env_num"), whole.policy.learn.batch_size
-        dealt = deal(loaded.of_ranks, get_rank(), now, num_envs, rows, whole.seed, loaded.name)
-        streams = find_streams(loaded.of_ranks, num_envs)
+        actors, size = whole.policy.collect.get("actors", 0), whole.policy.learn.batch_size
+        number, name = (actors, "actors") if actors else (self._setup.total("env.collector_env_num"), "environments")
+        dealt = deal(loaded.of_ranks, get_rank(), now, number, rows, whole.seed, loaded.name)
+        streams = find_streams(loaded.of_ranks, number)
         what = f"a step of all learns from {now * size} samples instead of {before * size}"
         if whole.policy.get("divide"):
-            what = f"they share {f'{num_envs} environments and ' * bool(streams)}batches of {size}"
+            what = f"they share {f'{number} {name} and ' * bool(streams)}batches of {size}"
         if now != before:
             self.reporter.info(f"{now} rank(s) continue a run of {before}: {what}.")
         lost = [n for n, stream in enumerate(streams) if stream.lost]
         if lost and get_rank() == 0:
             self.reporter.warning(
-                f"Parts of the checkpoint are lost: environments {lost} of 0 to {num_envs - 1} begin anew, with copies "
-                "of the replay of others."
+                f"Parts of the checkpoint are lost: {name} {lost} of 0 to {number - 1} begin anew, with copies of the "
+                "replay of others."
             )
         return dealt
 
     def _check_actors(self, loaded: Loaded) -> None:
-        """Raise `CheckpointError` if others played for the saved run than for this one, or actors for other ranks."""
-        found = [state for state in (*loaded.of_ranks, loaded.local_state) if state is not None]
+        """Raise `CheckpointError` if the saved run had another number of actors, or actors of other environments."""
+        found = [state["collector"] for state in (*loaded.of_ranks, loaded.local_state) if state is not None]
         if not found:
             return
-        ranks, number = len(loaded.of_ranks) or get_world_size(), len(found[0]["collector"].get("actors", ()))
-        wanted = self._setup.whole.policy.collect.get("actors", 0)
-        if number != wanted // get_world_size() or (number and loaded.of_ranks):
+        wanted, num_envs = self._setup.whole.policy.collect.get("actors", 0), self._setup.cfg.env.collector_env_num
+        number = sum(len(each.get("actors", ())) for each in found) * (1 if loaded.of_ranks else get_world_size())
+        if number != wanted and not (None in loaded.of_ranks and 0 < number < wanted):
             raise CheckpointError(
-                f"The checkpoint is of {ranks} rank(s) with {number * ranks} actors, and this run has "
-                f"{get_world_size()} with {wanted}: only as many ranks and actors continue a run, with all its files."
+                f"The checkpoint has {number} actors, and this run has {wanted}: set policy.collect.actors={number}."
+            )
+        if number and (saved := found[0]["num_envs"]) != num_envs:
+            raise CheckpointError(
+                f"The actors of the checkpoint have {saved} environments each, and those of this run {num_envs}: set "
+                "env.collector_env_num, which policy.divide divides by the number of ranks."
             )
 
     def _resume_rank(self, state: dict[str, Any]) -> None:

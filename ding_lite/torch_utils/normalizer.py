@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from gymnasium.spaces import Box, Dict
 from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 (its usual name)
 
 from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.ranks.collectives import alone
@@ -79,7 +80,7 @@ class Normalizer(nn.Module):
         self._discount, self._reward_clip = reward_discount or 0.0, math.inf if reward_clip is None else reward_clip
         self.returns = RunningMeanStd() if reward_discount is not None else None
         self.active = self.obs is not None or self.returns is not None
-        self._running: dict[str, Tensor] = {}  # R `[N]` of this rank's running episodes, by the actor that plays them
+        self._running_E = torch.zeros(0, dtype=torch.float64)  # R of this rank's episodes, of one actor after another
 
     # Normalising.
 
@@ -161,13 +162,14 @@ class Normalizer(nn.Module):
     def _discounted_returns(self, block: dict[str, Any]) -> Tensor:
         """Return R after each step, `[T, N]` float64, and remember the last row."""
         reward_TN, continues_TN = block["reward"].cpu().double(), block["episode_step"].cpu() != 0
-        actor = str(int(block.get("actor", 0)))
-        running_N = self._running.get(actor, torch.zeros_like(reward_TN[0]))
+        first, number = int(block.get("actor", 0)) * reward_TN.shape[1], reward_TN.shape[1]
+        self._running_E = F.pad(self._running_E, (0, max(first + number - len(self._running_E), 0)))
+        running_N = self._running_E[first : first + number]
         return_TN = torch.empty_like(reward_TN)
         for reward_N, continues_N, return_N in zip(reward_TN, continues_TN, return_TN, strict=True):
             running_N = reward_N + self._discount * running_N * continues_N
             return_N.copy_(running_N)
-        self._running[actor] = running_N
+        self._running_E[first : first + number] = running_N
         return return_TN
 
     # Checkpoints. `state_dict` returns the statistics, which are the same on all ranks.
@@ -179,10 +181,7 @@ class Normalizer(nn.Module):
 
     def local_state_dict(self) -> dict[str, Any]:
         """Return the discounted returns of this rank's running episodes."""
-        if self._running.keys() - {"0"}:
-            return {"running_returns": self._running}
-        return {"running_return": self._running["0"]} if self._running else {}
+        return {"running_return": self._running_E} if len(self._running_E) else {}
 
     def load_local_state_dict(self, state: Mapping[str, Any]) -> None:
-        running_N = state.get("running_return")
-        self._running = state.get("running_returns", {}) if running_N is None else {"0": running_N}
+        self._running_E = state.get("running_return", self._running_E[:0]).clone()

@@ -22,6 +22,7 @@ import torch
 from ding_lite.entry import Callback, serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.entry.actor_process import check_versions
 from ding_lite.entry.actors import check_reachable, connect, join_blocks
+from ding_lite.entry.dealing import deal
 from ding_lite.results.run import library_versions
 from ding_lite.utils import ConfigError, UserError
 from dizoo.classic_control.cartpole.config import cartpole_a2c_config, cartpole_pg_config
@@ -138,11 +139,10 @@ def played(folder: Path) -> Iterator[dict[str, torch.Tensor]]:
         assert part["size"] == part["cursor"]
         columns = {"episode_step": part["episode_step"], "traj_flag": part["columns"]["traj_flag"]}
         columns = {key: column.view(part["size"], -1) for key, column in columns.items()}
-        for rollout in local["collector"]["rollouts"]:
-            if rollout["seats"] == [number]:
-                block, lost = rollout["answers"][0]["block"], rollout["answers"][0]["lost"]
-                columns["traj_flag"][-1, lost] = True  # as when the block arrives
-                columns = {key: torch.cat([column, block[key]]) for key, column in columns.items()}
+        if rollout := local["collector"]["actors"][number]["rollout"]:
+            block, lost = rollout["answer"]["block"], rollout["answer"]["lost"]
+            columns["traj_flag"][-1, lost] = True  # as when the block arrives
+            columns = {key: torch.cat([column, block[key]]) for key, column in columns.items()}
         yield columns
 
 
@@ -158,6 +158,18 @@ def test_episodes_go_on_when_a_run_with_lag_is_resumed() -> None:
     for columns in actors:
         step_TN, cut_TN = columns["episode_step"], columns["traj_flag"]
         assert torch.equal(step_TN[1:], torch.where(cut_TN[:-1], 0, step_TN[:-1] + 1))
+
+
+@pytest.mark.slow
+def test_actors_come_back_from_other_numbers_of_ranks() -> None:
+    words = ("policy.collect.actors=4", "policy.priority=True", "env.norm_reward=True", "policy.collect.n_sample=16")
+    whole = last_state(str(train("dqn", "run", *words)))["local"]
+    assert sum(actor["rollout"] is not None for actor in whole["collector"]["actors"]) > 1
+    states, rows = [whole], whole["replay"]["layout"]["num_rows"]
+    for ranks, actors in ((2, [2, 2]), (4, [1, 1, 1, 1]), (3, [2, 1, 1]), (1, [4])):
+        states = [deal(states, rank, ranks, 4, rows, 0, "iteration_1") for rank in range(ranks)]
+        assert [len(state["collector"]["actors"]) for state in states] == actors
+    assert not differences(states[0], whole)
 
 
 class Faulty(gymnasium.Wrapper):
@@ -239,6 +251,17 @@ def test_two_ranks_with_actors_learn_as_one_and_leave_nothing_even_if_one_is_kil
     told = result(tmp_path / "run")
     assert (told["envstep"], told["world_size"], told["stop_reason"]) == (512, 2, "max_env_step")
     assert told["train_iter"] > 20
+    command = [sys.executable, "-m", "ding_lite", "resume", "run", "max_env_step=1024"]
+    done = finish(start([*command, "policy.collect.actors=3"], {}, tmp_path), 250)
+    assert "The checkpoint has 2 actors, and this run has 3: set policy.collect.actors=2." in done.stderr
+    done = finish(start(command, {}, tmp_path), 250)
+    assert done.returncode == 0, done.stderr
+    assert "1 rank(s) continue a run of 2: a step of all learns from 64 samples instead of 128." in done.stderr
+    told = result(tmp_path / "run")
+    assert (told["envstep"], told["world_size"]) == (1024, 1)
+    for columns in played(tmp_path / "run"):
+        step_TN, cut_TN = columns["episode_step"], columns["traj_flag"]
+        assert torch.equal(step_TN[1:], torch.where(cut_TN[:-1], 0, step_TN[:-1] + 1))
 
 
 def _rank(pid: int, launcher: int) -> str:

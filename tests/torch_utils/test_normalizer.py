@@ -169,14 +169,15 @@ def test_the_returns_of_each_actor_run_on_until_its_next_block() -> None:
     blocks = [block(seed, 6, starts=((0, 0), (0, 1))[: seed < 2 and 2]) for seed in range(4)]
     for number, each in enumerate(blocks):  # blocks of the actors 0 and 1 in turn
         several.update(each | {"actor": torch.tensor(number % 2)})
+    apart = []
     for first, second in ((0, 2), (1, 3)):
         alone = Normalizer(None, 0.9)
         alone.update(blocks[first])
         alone.update(blocks[second])
-        own = alone.local_state_dict()["running_return"]
-        torch.testing.assert_close(several.local_state_dict()["running_returns"][str(first)], own)
+        apart.append(alone.local_state_dict()["running_return"])
+    torch.testing.assert_close(several.local_state_dict()["running_return"], torch.cat(apart))
     whole.load_local_state_dict(several.local_state_dict())
-    assert whole.local_state_dict() == several.local_state_dict()
+    assert torch.equal(whole.local_state_dict()["running_return"], torch.cat(apart))
 
 
 def test_a_data_set_is_read_once() -> None:

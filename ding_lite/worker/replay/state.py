@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 (its usual name)
 
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import dotted_items, tree_leaves, tree_map
@@ -139,6 +140,34 @@ def deal_replay_states(
             dealt["priority"][: (layout["frame_stack"] - 1 + layout["keeps_last"]) * num_envs] = 0.0
     layout = layout | {"num_rows": num_rows, "num_envs": num_envs}
     return {"layout": layout, "ring": ring, "sampler": {**dealt, "rng": rng}}
+
+
+def deal_actors(parts: Sequence[tuple[dict[str, Any], slice]], num_rows: int, rng: dict[str, Any]) -> dict[str, Any]:
+    """Return the state of a buffer for actors that has parts of several others, see `deal_replay_states`.
+
+    `parts` says which environments of the others' actors, counted from one actor to the next, are those of an actor.
+    """
+    dealt = []
+    for state, span in parts:
+        layout = {key: value for key, value in state["layout"].items() if key != "num_actors"}
+        actor, num_places = span.start // layout["num_envs"], layout["num_rows"] * layout["num_envs"]
+        ring, sampler = [state["ring"], *state["ring"].get("others", ())][actor], dict(state["sampler"])
+        if "priority" in sampler:
+            first = actor * num_places
+            sampler["priority"] = sampler["priority"][first : first + ring["size"] * layout["num_envs"]]
+        own = {"layout": layout, "ring": ring, "sampler": sampler}
+        dealt.append(deal_replay_states([(own, slice(0, layout["num_envs"]))], num_rows, rng))
+    (first_part, *others), samplers = dealt, [each["sampler"] for each in dealt]
+    if not others:
+        return first_part
+    sampler = {key: max(each[key] for each in samplers) for key in samplers[0] if key not in ("rng", "priority")}
+    if "priority" in samplers[0]:
+        num_places = num_rows * first_part["layout"]["num_envs"]
+        *full, last = [each["priority"] for each in samplers]
+        sampler["priority"] = torch.cat([*(F.pad(part, (0, num_places - len(part))) for part in full), last])
+    layout = first_part["layout"] | {"num_actors": len(dealt)}
+    ring = {**first_part["ring"], "others": [each["ring"] for each in others]}
+    return {"layout": layout, "ring": ring, "sampler": {**sampler, "rng": rng}}
 
 
 def _take_envs(state: dict[str, Any], span: slice, size: int) -> dict[str, Any]:
