@@ -3,7 +3,8 @@
 ``--write`` puts them into docs/benchmarks.md, between ``<!-- results/NAME.csv -->`` and ``<!-- end -->``. ``--add NAME
 DIR...`` first adds the evaluations of the runs in directories to a file, in the place of those of the same task,
 algorithm and seed; ``--algorithm`` names them. A line without ``env_step`` is the mean return of a run's best
-checkpoint over 100 new episodes.
+checkpoint over 100 new episodes. ``--draw NAME...`` draws the pictures of pages in docs/algorithms, which say of which
+task they are.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ding_lite.results.run import RETURN, find_runs
+from ding_lite.results.groups import Group
+from ding_lite.results.plot import PlotOptions, render_plot
+from ding_lite.results.run import RETURN, Run, find_runs
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE, RESULTS = DOCS / "benchmarks.md", DOCS / "results"
 BLOCK = re.compile(r"(<!-- results/(\w+)\.csv -->\n).*?(?=<!-- end -->)", re.S)
+PICTURE = re.compile(r"!\[Return on (?P<task>[^]]+?), \w+ seeds?.*?\]\(\.\./images/curves/(?P<name>\w+)\.svg\)")
 COLUMNS = ("task", "algorithm", "seed", "env_step", "return", "seconds")
 GOALS = {  # the return at which a task counts as solved here
     "CartPole-v0": 195,
@@ -114,6 +118,26 @@ def curves(runs: dict[tuple[str, str, int], list[Row]]) -> str:
     return _lines(rows)
 
 
+def draw(name: str) -> None:
+    """Draw the picture that the page of an algorithm names, of all seeds.
+
+    Raises:
+        ValueError: the page names none, or no file has its curves.
+    """
+    match = PICTURE.search((DOCS / "algorithms" / f"{name}.md").read_text())
+    rows = [row for path in sorted(RESULTS.glob("*.csv")) for row in read(path.stem) if row["env_step"]]
+    runs = []
+    for key, lines in itertools.groupby(rows, _run):
+        if match and key[:2] == (match["task"], name):
+            runs.append(Run(Path(str(key[2])), {"policy.type": name, "env.env_id": key[0], "seed": key[2]}, {}))
+            points = [{"envstep": float(line["env_step"]), RETURN: float(line["return"])} for line in lines]
+            runs[-1].__dict__["records"] = points
+    if not runs:
+        raise ValueError(f"docs/algorithms/{name}.md names no picture, or docs/results has no curve for it.")
+    picture = render_plot([Group(name, runs[0].env, tuple(runs))], "svg", PlotOptions(each=True))
+    (DOCS / "images" / "curves" / f"{name}.svg").write_bytes(picture)
+
+
 def filled(page: str) -> str:
     """Return a page with the tables of today's files."""
     return BLOCK.sub(lambda match: match[1] + table(match[2]), page)
@@ -142,12 +166,15 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="into docs/benchmarks.md")
     parser.add_argument("--add", nargs="+", metavar=("NAME", "DIR"), help="a file, and directories of runs")
     parser.add_argument("--algorithm", help="of what --add adds (default: the runs' own)")
+    parser.add_argument("--draw", nargs="+", metavar="NAME", default=[], help="pages in docs/algorithms")
     args = parser.parse_args()
+    for name in args.draw:
+        draw(name)
     if args.add:
         add(args.add[0], args.add[1:], args.algorithm)
     if args.write:
         PAGE.write_text(filled(PAGE.read_text()))
-    else:
+    elif not args.draw:
         for path in sorted(RESULTS.glob("*.csv")):
             print(f"{path.stem}\n\n{table(path.stem)}")
 
