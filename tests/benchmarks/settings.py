@@ -191,7 +191,8 @@ class PPOTask(OnPolicyTask):
             "value_norm": False,
             "adv_norm": True,
         }
-        return config | {"action_space": "discrete", "recompute_adv": False}
+        action_space = "continuous" if self.env_id == HALFCHEETAH else "discrete"
+        return config | {"action_space": action_space, "recompute_adv": False}
 
 
 CARTPOLE, PONG = "CartPole-v0", "PongNoFrameskip-v4"
@@ -274,6 +275,18 @@ TASKS: dict[str, Task] = {
     "pendulum_td3": QACTask(env_id=PENDULUM, algorithm="td3", updates=12, parameters=201_731, **CONTINUOUS),
     "halfcheetah_sac": QACTask(env_id=HALFCHEETAH, algorithm="sac", updates=24, parameters=217_870, **CONTINUOUS),
     "halfcheetah_td3": QACTask(env_id=HALFCHEETAH, algorithm="td3", updates=12, parameters=216_328, **CONTINUOUS),
+    "halfcheetah_ppo": PPOTask(
+        env_id=HALFCHEETAH,
+        hidden=(256, 256),
+        collect_steps=2048,
+        updates=320,  # 10 epochs
+        batch_size=64,
+        learning_rate=3e-4,
+        gamma=0.99,
+        clip_ratio=0.2,
+        entropy_weight=0.0,
+        parameters=142_605,  # 17-256-256-6 with six sigmas, and 17-256-256-1
+    ),
     "pong_ppo": PPOTask(
         env_id=PONG,
         hidden=(32, 64, 64, 512),
