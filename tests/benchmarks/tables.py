@@ -42,6 +42,8 @@ GOALS = {  # the return at which a task counts as solved here
     "Pendulum-v1, no velocity": -250,
     "Foraging-8x8-2p-2f-coop-v3": 0.95,
     "PongNoFrameskip-v4": 20,
+    "TwoStep-v0": 8,
+    "Penalty-v0": 50,
 }
 HEADER = (
     *("task", "algorithm", "seeds", "goal", "thousand env steps to it", "thousand env steps", "last return"),
