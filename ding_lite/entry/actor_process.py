@@ -40,8 +40,9 @@ class Actor:
     def build(self, job: bytes, place: dict[str, Any]) -> None:
         """Build policy and environments anew.
 
-        `job` is what `pack` returned. `place` has `index` and `count` of the actor, `attempt`, the number of its
-        failures, and `state`, from which a new process continues.
+        `job` is what `pack` returned. `place` has `index` and `count` of the actor, `state`, from which a new process
+        continues, and if it has to begin anew, the number of this `attempt`. New episodes depend on it, and on the
+        run's `envstep`, because a resumed run counts attempts anew.
         """
         self._stack.close()
         setup, index, attempt = unpack(job), place["index"], place["attempt"]
@@ -51,8 +52,9 @@ class Actor:
         policy.env_place = (index * num_envs, place["count"] * num_envs)
         self._lost = list(range(num_envs))
         if attempt:
-            set_seed(derive_seeds(setup.cfg.seed, "actor", index, attempt, n=1)[0])
-            collector.reset(derive_seeds(setup.cfg.seed, index, "collect", attempt, n=num_envs))
+            path = index, place["envstep"], attempt
+            set_seed(derive_seeds(setup.cfg.seed, "actor", *path, n=1)[0])
+            collector.reset(derive_seeds(setup.cfg.seed, "collect", *path, n=num_envs))
         elif (state := place["state"]) is not None:
             self._lost = collector.load_local_state_dict(state["collector"])
             policy.load_local_state_dict(state["policy"])

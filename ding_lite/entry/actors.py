@@ -35,6 +35,7 @@ from ding_lite.entry.setup import RunSetup
 from ding_lite.entry.summary import describe_collecting
 from ding_lite.policy import Policy
 from ding_lite.utils.checkpoint.file import to_arrays
+from ding_lite.utils.key import get_key
 from ding_lite.utils.ranks.collectives import allreduce_data, get_rank, get_world_size
 from ding_lite.utils.ranks.heartbeat import heartbeat
 from ding_lite.utils.ranks.interrupt import InterruptGuard, restoring_signals
@@ -66,7 +67,7 @@ class Seat:
 
     index: int  # its number among the actors of all ranks
     handle: Any  # Ray's handle
-    attempt: int = 0  # number of its failures so far
+    attempt: int = 0  # number of its failures since the run began or was resumed, at which it began anew
     failures: int = 0  # number of those since its last block
     stage: str = "build"  # the next request: 'answer' until Ray has restarted its process, 'build', 'play'
     state: dict[str, Any] | None = None  # from which its process continues; None: the environments start anew
@@ -157,7 +158,8 @@ class ActorCollector(NoEnvironments):
 
     def _ask(self, seat: Seat) -> None:
         """Ask an actor for what it must do next."""
-        place = {"index": seat.index, "count": self._count, "attempt": seat.attempt, "state": seat.state}
+        place = {"index": seat.index, "count": self._count, "state": seat.state}
+        place |= {"attempt": seat.attempt, "envstep": self.envstep}
         args = {"answer": (), "build": (self._job, place), "play": seat.request}
         seat.ref = getattr(seat.handle, seat.stage).remote(*args[seat.stage])
 
@@ -381,6 +383,13 @@ def play_apart(setup: RunSetup, policy: Policy, guard: InterruptGuard, stack: Ex
         raise ConfigError(
             f"policy.collect.actors={count} cannot be divided among {ranks} ranks: set it to "
             f"{f'{near} or ' * bool(near)}{near + ranks}."
+        )
+    n_sample = setup.cfg.policy.collect.n_sample or 0
+    size = get_key(setup.cfg, "policy.other.replay_buffer.replay_buffer_size")
+    if size is not None and n_sample > (part := size * ranks // count):
+        raise ConfigError(
+            f"policy.collect.n_sample={n_sample} exceeds an actor's part of the replay buffer, which is {part} of "
+            f"policy.other.replay_buffer.replay_buffer_size={size}: enlarge the buffer."
         )
     collector = ActorCollector(setup, policy, guard, stack)
     sizes = copy.deepcopy(setup.cfg)

@@ -63,9 +63,9 @@ def deal(
     seeds = derive_seeds(seed, rank, "dealt", name, n=3)
     own = states[rank] if rank < len(states) else None
     dealt: dict[str, Any] = {"random": own["random"] if own else _new_random_state(seeds[0])}
-    for name in ("learner", "reward_model"):
-        if name in found[0]:
-            dealt[name] = {"means": _sum_means([state[name]["means"] for state in states[rank::ranks] if state])}
+    for key in ("learner", "reward_model"):
+        if key in found[0]:
+            dealt[key] = {"means": _sum_means([state[key]["means"] for state in states[rank::ranks] if state])}
     remembered = [
         tree_map(lambda leaf, span=span: None if leaf is None else _take(leaf, span), state["collect_mode"])
         for state, span in spans

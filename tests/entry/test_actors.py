@@ -20,9 +20,10 @@ import pytest
 import torch
 
 from ding_lite.entry import Callback, serial_pipeline, serial_pipeline_onpolicy
-from ding_lite.entry.actor_process import check_versions
+from ding_lite.entry.actor_process import Actor, check_versions, pack
 from ding_lite.entry.actors import check_reachable, connect, join_blocks
 from ding_lite.entry.dealing import deal
+from ding_lite.entry.setup import prepare_run
 from ding_lite.results.run import library_versions
 from ding_lite.utils import ConfigError, UserError
 from dizoo.classic_control.cartpole.config import cartpole_a2c_config, cartpole_pg_config
@@ -214,6 +215,17 @@ def test_an_actor_that_dies_raises_or_hangs_is_replaced(
     assert result(Path("run"))["envstep"] == 600
 
 
+@pytest.mark.slow
+def test_an_actor_that_begins_anew_plays_episodes_of_its_own(ray: Any) -> None:
+    setup = prepare_run(pair(), 0, overrides=("policy.collect.actors=1",), pipeline="serial_pipeline", limits={})
+    job, actor, seeds = pack(setup, ray.cloudpickle), ray.remote(Actor).remote(), []
+    for attempt, envstep in ((0, 0), (1, 64), (2, 64), (1, 128)):  # the last one after the run was resumed
+        place = {"index": 0, "count": 1, "attempt": attempt, "envstep": envstep, "state": None}
+        ray.get(actor.build.remote(job, place))
+        seeds += ray.get(actor.state.remote())["collector"]["env"]["seed"].tolist()
+    assert len(set(seeds)) == len(seeds) == 4 * setup.cfg.env.collector_env_num
+
+
 def find_left(folder: str, mark: str) -> list[int]:
     """Return the processes that have a file below a folder open, or were started with a mark, see `start`."""
     found = set(find_marked(mark))
@@ -280,6 +292,10 @@ def test_bad_input_gives_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
         return str(error.value)
 
     assert "actors=5, but the Ray cluster has 4 CPUs" in message("policy.collect.actors=5")
+    large = [f"policy.{key}" for key in ("other.replay_buffer.replay_buffer_size=128", "collect.n_sample=64")]
+    assert "n_sample=64 exceeds an actor's part of the replay buffer, which is 32 of" in message(
+        "policy.collect.actors=4", *large
+    )
     lagging = ("policy.collect.actors=1", "policy.collect.max_lag=3")
     assert "'a2c' is strictly on-policy" in message(*lagging, name="a2c")
     assert "'pg' learns from whole episodes" in message("policy.collect.actors=1", name="pg")
@@ -289,7 +305,7 @@ def test_bad_input_gives_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
         check_reachable("127.0.0.1:1")
     train("dqn", "alone")
     words = ("exp_name=alone", "policy.learn.resume_training=True", "policy.collect.actors=2")
-    assert "1 rank(s) with 0 actors, and this run has 1 with 2: only as many" in message(*words)
+    assert "The checkpoint has 0 actors, and this run has 2: set policy.collect.actors=0." in message(*words)
     monkeypatch.setitem(sys.modules, "ray", None)  # as if it were not installed
     assert message("policy.collect.actors=1").startswith("policy.collect.actors needs the extra 'ray' (")
 

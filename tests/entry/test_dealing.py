@@ -82,6 +82,8 @@ def test_environments_of_lost_parts_begin_anew_with_the_replay_of_others() -> No
     first, _, last = dealt([whole], 3)
     two = dealt([first, None, last], 2)  # environments 2 and 3 are lost; rank 0 gets 0 to 2
     assert [state["lost"] for state in two] == [[2], [0]]
+    later = dealt([first, None, last], 2, "iteration_2")  # lost once more
+    assert later[0]["collector"]["env"]["seed"][2] != two[0]["collector"]["env"]["seed"][2]
     (joined,) = dealt(two, 1)
     old, new = (state["collector"]["env"] for state in (whole, joined))
     assert (new["length"] == -1).tolist() == [False, False, True, True, False, False]

@@ -62,7 +62,7 @@ class ReplayBuffer:
             during the next one, describes its batch. None: every kernel is launched.
 
     Raises:
-        ValueError: the ring has too few rows for one sample.
+        ConfigError: the ring has too few rows for one sample.
     """
 
     config: ClassVar[dict[str, Any]] = dict()
@@ -72,7 +72,7 @@ class ReplayBuffer:
         self, ring: Ring, sampler: Sampler, view: View, batch_device: torch.device | str | None = None
     ) -> None:
         if ring.num_rows < (needed := view.span + ring.stack):
-            raise ValueError(
+            raise ConfigError(
                 f"replay of {ring.num_envs} environments has {ring.num_rows} rows, too few rows to sample from: "
                 f"expected at least {needed}; set replay_buffer_size higher"
             )

@@ -91,9 +91,11 @@ def test_samples_go_up_to_where_a_resumed_run_gave_an_episode_up(kind: Callable[
 
 
 def test_a_buffer_too_small_to_sample_from_says_so() -> None:
-    with pytest.raises(ValueError, match="8 environments has 2 rows, too few rows to sample from: expected at least 4"):
+    with pytest.raises(
+        ConfigError, match="8 environments has 2 rows, too few rows to sample from: expected at least 4"
+    ):
         UniformReplayBuffer(16, 8, nstep=3)
-    with pytest.raises(ValueError, match=r"4 environments has 7 rows, too few rows .* at least 9"):
+    with pytest.raises(ConfigError, match=r"4 environments has 7 rows, too few rows .* at least 9"):
         SequenceReplayBuffer(3, 4, unroll_len=8)
 
 
