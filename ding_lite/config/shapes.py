@@ -8,6 +8,7 @@ rows in replay, and a sample is drawn as often on whichever rank it is. Ranks di
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any
 
 import gymnasium
@@ -29,7 +30,7 @@ KINDS: dict[str, type] = {
     "continuous": gymnasium.spaces.Box,
     "hybrid": gymnasium.spaces.Dict,
 }
-ENVS, BATCH = "env.collector_env_num", "policy.learn.batch_size"
+ENVS, ACTORS, BATCH = "env.collector_env_num", "policy.collect.actors", "policy.learn.batch_size"
 # Sizes of which each environment has an equal part.
 PARTS = ("policy.collect.n_sample", "policy.collect.n_episode", "policy.other.replay_buffer.replay_buffer_size")
 
@@ -326,7 +327,8 @@ def divide(cfg: EasyDict, rank: int, ranks: int) -> EasyDict:
     """Return the config of one rank: without `policy.divide` the compiled config itself, else a copy with its sizes.
 
     `random_collect_size` stays that of all ranks. On-policy, `batch_size` may become a fraction: each collect is cut
-    into as many minibatches as one process would make.
+    into as many minibatches as one process would make. Actors keep their environments and, on-policy, the samples that
+    each of them plays in a collect, because a collect then has a rollout of every actor.
     """
     if not cfg.policy.get("divide"):
         return cfg
@@ -334,19 +336,26 @@ def divide(cfg: EasyDict, rank: int, ranks: int) -> EasyDict:
     if learns_from == "dataset":
         own.policy.learn.batch_size = _part(cfg, BATCH, ranks, 1, ranks)
         return own
-    num_envs = cfg.env.collector_env_num
-    shares = [share(num_envs, each, ranks) for each in range(ranks)]
-    _check_enough(ENVS, num_envs, [len(each) for each in shares])
-    own.env.collector_env_num = len(shares[rank])
-    for path in PARTS:
+    actors, num_envs = cfg.policy.collect.get("actors", 0), cfg.env.collector_env_num
+    path, number = (ACTORS, actors) if actors else (ENVS, num_envs)
+    shares = [share(number, each, ranks) for each in range(ranks)]
+    _check_enough(path, number, [len(each) for each in shares])
+    if not actors:
+        own.env.collector_env_num = len(shares[rank])
+    for path in () if actors else PARTS:
         if get_key(cfg, path) is not None:
             parts = [_part(cfg, path, num_envs, len(each), ranks) for each in shares]  # all of them: all ranks fail
             set_key(own, path, parts[rank])
+    if actors and learns_from == "replay":  # a collect is a rollout of one actor of each rank
+        unit = num_envs // math.gcd(num_envs, cfg.policy.get("unroll_len", 1))  # samples when all have taken a step
+        own.policy.collect.n_sample = own.policy.collect.n_sample or num_envs
+        own.policy.collect.n_sample = unit * _part(own, "policy.collect.n_sample", unit * ranks, 1, ranks)
+        own.policy.other.replay_buffer.replay_buffer_size //= ranks
     size = cfg.policy.learn.batch_size
     if learns_from == "collect":
         own.policy.learn.batch_size = size / ranks
         return own
-    batches = [size * each.stop // num_envs - size * each.start // num_envs for each in shares]
+    batches = [size * each.stop // number - size * each.start // number for each in shares]
     _check_enough(BATCH, size, batches)
     own.policy.learn.batch_size = batches[rank]
     return own

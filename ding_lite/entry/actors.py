@@ -423,7 +423,7 @@ def connect(actors: int, own: int, stack: ExitStack) -> Any:
     try:
         with restoring_signals():  # Ray replaces the handler of SIGTERM
             ray.init(address=address or "local", **quiet)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except Exception as error:  # Ray raises this class itself, for instance if it does not start in time
         where = f"RAY_ADDRESS={address}" if address else "this machine"
         raise ConfigError(f"Ray cannot be used on {where}: {' '.join(str(error).split())[:200]}") from error
     if address:

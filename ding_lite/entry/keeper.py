@@ -198,7 +198,7 @@ class RunKeeper(AbstractContextManager[Any]):
         if number and (saved := found[0]["num_envs"]) != num_envs:
             raise CheckpointError(
                 f"The actors of the checkpoint have {saved} environments each, and those of this run {num_envs}: set "
-                "env.collector_env_num, which policy.divide divides by the number of ranks."
+                f"env.collector_env_num={saved}."
             )
 
     def _resume_rank(self, state: dict[str, Any]) -> None:

@@ -252,7 +252,7 @@ def prepare_run(
     spec = load_spec(spec_state or {}, cfg.env.act_scale) or check_env(cfg.env, builders[0])
     set_shapes(cfg, spec, model is not None)
     own = divide(cfg, get_rank(), get_world_size())
-    if builders[0] is not None and cfg.policy.get("divide"):
+    if builders[0] is not None and cfg.policy.get("divide") and not cfg.policy.collect.get("actors"):
         streams = share(len(builders[0]), get_rank(), get_world_size())
         builders = (builders[0][streams.start : streams.stop], builders[1])
     setup = RunSetup(own, spec, model, limits, builders, pipeline, whole=cfg)

@@ -6,7 +6,7 @@ import pytest
 from easydict import EasyDict
 
 from ding_lite.config import compile_config
-from ding_lite.config.shapes import PARTS, divide, share
+from ding_lite.config.shapes import ENVS, PARTS, divide, share
 from ding_lite.utils import ConfigError
 from ding_lite.utils.key import get_key
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -45,12 +45,30 @@ def test_ranks_together_have_the_sizes_of_the_config(kind: str) -> None:
                 assert len({get_key(own, path) / own.env.collector_env_num for own in owns}) == 1, path
 
 
+@pytest.mark.parametrize(("kind", "shared"), [("dqn", SHARED), ("impala", SHARED), ("ppo", SHARED[:1])])
+def test_actors_keep_their_environments_whatever_the_number_of_ranks(kind: str, shared: tuple[str, ...]) -> None:
+    cfg = compiled(kind, "policy.collect.actors=4", "policy.collect.n_sample=64")
+    for ranks in (1, 2, 4):
+        owns = [divide(cfg, rank, ranks) for rank in range(ranks)]
+        for path in (ENVS, *SHARED):
+            if (whole := get_key(cfg, path)) is not None:
+                divided = path in shared and path != ENVS
+                assert [get_key(own, path) for own in owns] == [whole / ranks if divided else whole] * ranks, path
+
+
 @pytest.mark.parametrize(
     ("kind", "ranks", "overrides", "message"),
     [
         ("dqn", 9, [], r"env\.collector_env_num=8 is shared by 9 ranks .*: set at least 9, or start at most 8 ranks"),
         ("dqn", 4, ["policy.learn.batch_size=3"], r"batch_size=3 .* at least 4, or start at most 3 ranks"),
         ("bc", 3, [], r"batch_size=64 is shared by 3 ranks .*: expected a multiple of 3, such as 63 or 66"),
+        (
+            "dqn",
+            2,
+            ["policy.collect.actors=1"],
+            r"actors=1 is shared by 2 ranks .*: set at least 2, or start at most 1",
+        ),
+        ("dqn", 2, ["policy.collect.actors=2"], r"n_sample=8 is .* by 2 ranks .* a multiple of 16, such as 16\."),
         ("impala", 3, ["policy.collect.n_sample=4"], r"n_sample=4 is .* by 3 ranks .* a multiple of 8, such as 8\."),
     ],
 )

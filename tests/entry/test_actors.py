@@ -242,6 +242,7 @@ def test_two_ranks_with_actors_learn_as_one_and_leave_nothing_even_if_one_is_kil
 ) -> None:
     words = ["exp_name=run", *SHORT["dqn"], "policy.collect.actors=2", f"max_env_step={10**7 if killed else 512}"]
     words += ["policy.learn.learner.hook.check_ranks_after_iter=10", "env.stop_value=None"]
+    words += ["--divide", "policy.collect.n_sample=16"]
     command = [sys.executable, "-m", "ding_lite", "-c", str(CONFIG), "--nproc", "2", *words]
     with tempfile.TemporaryDirectory(prefix="t") as folder:  # short, because Ray's directories hold sockets
         process = start(command, {"TMPDIR": folder}, tmp_path)
@@ -268,7 +269,7 @@ def test_two_ranks_with_actors_learn_as_one_and_leave_nothing_even_if_one_is_kil
     assert "The checkpoint has 2 actors, and this run has 3: set policy.collect.actors=2." in done.stderr
     done = finish(start(command, {}, tmp_path), 250)
     assert done.returncode == 0, done.stderr
-    assert "1 rank(s) continue a run of 2: a step of all learns from 64 samples instead of 128." in done.stderr
+    assert "1 rank(s) continue a run of 2: they share 2 actors and batches of 64." in done.stderr
     told = result(tmp_path / "run")
     assert (told["envstep"], told["world_size"]) == (1024, 1)
     for columns in played(tmp_path / "run"):
