@@ -123,7 +123,8 @@ class Compare(Command):
         suffix = args.output.suffix if args.output else ".txt"
         endings = [*TABLES, *(FORMATS if args.normalize else ())]
         if suffix not in endings and (args.format is None or suffix in FORMATS):
-            raise UserError(f"'{args.output}': expected a name that ends in {', '.join(endings)}, or --format.")
+            end = "; a picture needs --normalize, or the command plot." if suffix in FORMATS else ", or --format."
+            raise UserError(f"'{args.output}': expected a name that ends in {', '.join(endings)}{end}")
         groups = group_runs(find_runs(args.paths), args.by)
         kind = args.format or TABLES.get(suffix, "text")
         if args.normalize:

@@ -127,9 +127,10 @@ def _resume(directory: str, words: Sequence[str]) -> None:
 
 def evaluate(config: str | tuple[dict[str, Any], dict[str, Any]], checkpoint: str, args: argparse.Namespace) -> None:
     """Evaluate a checkpoint with a config, and with the seed, the number of episodes and the words of a command."""
-    limits, overrides = split_words(args.words)
-    for key in limits:
-        raise ConfigError(f"{key} has no effect on an evaluation: leave it out, or set the length with --episodes.")
+    _, overrides = split_words(args.words)
+    for key in COUNTS:
+        if any(word.startswith(f"{key}=") for word in args.words):
+            raise ConfigError(f"{key} has no effect on an evaluation: leave it out, or set the length with --episodes.")
     evaluate_checkpoint(config, checkpoint, seed=args.seed, n_episode=args.episodes, overrides=overrides)
 
 

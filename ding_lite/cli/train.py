@@ -30,8 +30,9 @@ WORDS = {  # DI-engine's options, and the key that each of them sets
 class Train(Command):
     """Train a config file: one run, or one for each of several seeds.
 
-    The policy's class chooses the training loop. A run writes into the directory exp_name; for each of several seeds it
-    is NAME_seedN, and a table at the end compares them.
+    A word key=value changes a key of the config; max_env_step, max_train_iter and max_seconds limit the run. The
+    policy's class chooses the training loop. A run writes into the directory exp_name; for each of several seeds it is
+    NAME_seedN, and a table at the end compares them.
     """
 
     takes_words = True
@@ -84,7 +85,7 @@ class Resume(Command):
     """Continue runs, each from the newest checkpoint in its directory.
 
     An interrupted run continues as if it had never stopped. A finished one needs a new limit, such as
-    max_env_step=40000; of several directories, those whose runs have finished stay as they are without one.
+    max_env_step=40000; without one it is an error, or if there are several directories, the run stays as it is.
     """
 
     takes_words = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -196,10 +197,13 @@ class RunReporter(AbstractContextManager[Any]):
         }
         self._logger.write_result(result)
         self._progress.close()
+        nproc = f" --nproc {get_world_size()}" * (get_world_size() > 1)
+        can_go_on = checkpoint and stop_reason == "interrupted"
         self._logger.info(
             f"ended ({stop_reason}) at {self._moment(counts)}\n"
             + (f"  best evaluation return {best_return:.2f}\n" if np.isfinite(best_return) else "")
             + (f"  checkpoint {checkpoint}" if checkpoint else "  THE LAST CHECKPOINT WAS NOT SAVED")
+            + (f"\n  continue with ding_lite resume {shlex.quote(self.exp_dir)}{nproc}" if can_go_on else "")
         )
 
     def seconds(self) -> float:

@@ -283,7 +283,7 @@ def _check_equal(option: str, sizes: Sequence[int]) -> None:
 
 @ENCODER_REGISTRY.register("simba")
 class SimBaEncoder(MLP):
-    """Maps vectors to features by the residual network of SimBa, see `MLP`.
+    """Maps vectors to features by residual blocks with layer normalisation, as SimBa does (see `MLP`).
 
     The critics of a `QAC` need such a network for observations and actions together. Without
     `encoder_hidden_size_list`, the heads of `ActorCritic` therefore consist of these layers.
@@ -367,7 +367,7 @@ class IMPALAConvEncoder(nn.Module):
 
 @ENCODER_REGISTRY.register("impala")
 class IMPALAEncoder(IMPALAConvEncoder):
-    """`IMPALAConvEncoder` with the sizes of all layers in one list, as `policy.model` gives them.
+    """Maps images to features by the residual convolutions of IMPALA, see `IMPALAConvEncoder`.
 
     Args:
         obs_shape: C, H, W.

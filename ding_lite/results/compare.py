@@ -86,8 +86,7 @@ def compare_groups(
         names = [group.name for group in inside]
         if against is not None and against not in names:
             raise UserError(
-                f"--against {against}: {env} has no such group, so its runs do not compare.{closest(against, names)} "
-                f"It has: {_quoted(names)}."
+                f"--against {against}: {env} has no such group.{closest(against, names)} It has: {_quoted(names)}."
             )
         reference = inside[0] if against is None else inside[names.index(against)]
         references[env] = reference.name
@@ -305,7 +304,7 @@ def score_groups(groups: Sequence[Group], references: Mapping[str, tuple[float, 
             if not len(tasks[-1]):
                 raise UserError(
                     f"'{name}' has no evaluated run of {env}, so it does not compare over all tasks. Give runs of all "
-                    "tasks, or group those that belong together with --by algorithm."
+                    "tasks for each group, or join groups, for instance with --by algorithm."
                 )
         scores[name] = tasks
     return scores

@@ -61,6 +61,7 @@ new CartPole-v1 dqn -o no/where.py | Cannot write 'no/where.py'
 eval gone | 'gone' does not exist
 eval run env.frame_stak=4 | Did you mean 'env.frame_stack'
 eval run max_env_step=9 | max_env_step has no effect on an evaluation
+eval run max_seconds=9 | max_seconds has no effect on an evaluation
 eval run/metrics.jsonl | is not in the ckpt folder
 play run --episodes 0 | expected --episodes >= 1
 video run --episodes 0 | expected --episodes >= 1
@@ -73,7 +74,8 @@ plot . --window 0 | expected --window >= 1, got 0
 plot . --width 0 | expected --width from 1 to 50, got 0
 plot . -o there.py/x.png | Cannot write 'there.py/x.png'
 compare . -o table.xls | 'table.xls': expected a name that ends in .txt, .md, .csv, or --format.
-compare . --against ppo | --against ppo: CartPole-v0 has no such group, so its runs do not compare.
+compare . -o curves.pdf | a picture needs --normalize
+compare . --against ppo | --against ppo: CartPole-v0 has no such group.
 compare . -o run/total_config.py/x.md | Cannot write 'run/total_config.py/x.md'
 report run --videos -1 | expected --videos >= 0, got -1
 report run --against ppo | has no such group

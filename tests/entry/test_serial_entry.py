@@ -269,7 +269,7 @@ def test_an_interrupted_run_saves_and_says_where(
     assert told["envstep"] == (104 if where == "collect" else 0)  # the collect is finished, the evaluation is not
     assert last_checkpoint(tmp_path / "run")["collector"]["envstep"] == told["envstep"]
     shown = capsys.readouterr().err
-    assert "checkpoint run/ckpt/ckpt_last.pth.tar" in shown
+    assert "checkpoint run/ckpt/ckpt_last.pth.tar\n  continue with ding_lite resume run" in shown
     assert ("best evaluation return" in shown) == (where == "collect")  # else no evaluation has ended
     run("policy.learn.resume_training=True", LOAD, max_env_step=160)  # and it can be resumed
 

@@ -305,7 +305,10 @@ class UniformReplayBuffer(ReplayBuffer):
 
 @BUFFER_REGISTRY.register("sequence")
 class SequenceReplayBuffer(UniformReplayBuffer):
-    """Uniform replay of sequences, for policies with `unroll_len`; the arguments are those of `UniformReplayBuffer`."""
+    """Replay that draws sequences uniformly, for policies with `unroll_len`.
+
+    The arguments are those of `UniformReplayBuffer`.
+    """
 
     def __init__(self, replay_buffer_size: int, num_envs: int, unroll_len: int | None = None, **options: Any) -> None:
         if unroll_len is None:
