@@ -174,6 +174,8 @@ def main() -> None:
     for name in args.draw:
         draw(name)
     if args.add:
+        if len(args.add) < 2:
+            parser.error("--add needs the name of a file and the directories of runs")
         add(args.add[0], args.add[1:], args.algorithm)
     if args.write:
         PAGE.write_text(filled(PAGE.read_text()))
