@@ -109,7 +109,8 @@ def parse(name: str, command: Command, words: Sequence[str]) -> argparse.Namespa
             parser.error(f"unrecognized arguments: {word}. Did you mean '-{word}'?")
     args, unknown = parser.parse_known_intermixed_args([word for word in words if word not in overrides])
     if unknown:
-        hint = closest(unknown[0], options) if unknown[0].startswith("--") else ""
+        words = ("max_env_step=", "max_train_iter=", "max_seconds=") if takes else ()
+        hint = closest(unknown[0], [*options, *words]) if unknown[0].startswith("--") else ""
         if takes and not unknown[0].startswith("-"):
             hint = " A key of the config is changed by key=value, without spaces"
         parser.error(f"unrecognized arguments: {' '.join(unknown)}{'.' * bool(hint)}{hint}")

@@ -81,7 +81,7 @@ class CompiledLoss(GraphedLoss):
                 cause += f" (perhaps because of the space in '{torch.__file__}', which linkers refuse)."
             name = getattr(self._loss, "__qualname__", self._loss)
             raise ConfigError(
-                f"policy.compile=True: torch.compile failed for {name}: {cause} Set policy.compile=False."
+                f"policy.compile=True: torch.compile failed for {name}: {cause.rstrip('.')}. Set policy.compile=False."
             ) from error
         return loss, figures
 

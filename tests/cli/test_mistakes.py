@@ -22,6 +22,7 @@ MISTAKES = """
 -c {c} -m offline | use serial_pipeline(...), or on the command line -m serial, which is also the default.
 -c {c} -m rpc | needs an agent and at least one observer
 -c {c} -m serial_onpolicy | Policy 'dqn' learns from a replay buffer: use serial_pipeline(...), or
+train -c {c} --max-env-step 9 | Did you mean 'max_env_step='?
 -c {c} max_train_iter=0 | max_train_iter: expected a whole number above 0, got '0'
 -c {c} policy.learn.batch_size | A key of the config is changed by key=value
 -c {c} policy.learn.learner.hook.load_ckpt_before_run=gone.pth.tar | 'gone.pth.tar'
