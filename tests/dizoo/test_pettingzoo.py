@@ -38,12 +38,14 @@ def test_different_spaces_are_padded_and_agents_that_are_out_are_masked(limit: b
     for _ in range(3):
         obs, *rest = env.step(np.array([1, 3, 2]))
         assert env.observation_space.contains(obs)
+        assert obs["action_mask"][0].tolist() == [1, 0, 0, 0]
+        assert not obs["agent_state"][0].any()
         found.append(rest[:3])
     # names of 5 letters, and the step; the scout is paid once
     assert found == [[18.0, False, False], [14.0, False, False], [16.0, not limit, limit]]
     assert env._game.played == [{"scout": 1, "guard": 8, "clerk": 2}] + [{"guard": 8, "clerk": 2}] * 2
-    assert obs["action_mask"][0].tolist() == [1, 0, 0, 0]
-    assert not obs["agent_state"][0].any()
+    assert obs["action_mask"].tolist()[1:] == masks[1:]  # the last observation of those who played to the end
+    assert obs["agent_state"][1:].any(1).all()
 
 
 def test_the_teams_reward_may_be_the_mean() -> None:

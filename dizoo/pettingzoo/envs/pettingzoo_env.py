@@ -95,8 +95,9 @@ class PettingZooEnv(gymnasium.Env):
     def _observe(self, seen: dict[str, Any]) -> dict[str, np.ndarray]:
         states, mask = np.zeros(self._shape, np.float32), np.zeros(self._mask_shape, np.int8)
         mask[:, 0] = 1
+        playing = self._game.agents or seen  # agents that leave are seen once more, which counts only at the end
         for row, (agent, num) in enumerate(zip(self._agents, self._options, strict=True)):
-            if agent not in seen:
+            if agent not in playing:
                 continue
             obs, masked = seen[agent], isinstance(seen[agent], dict) and "action_mask" in seen[agent]
             mask[row, :num] = obs["action_mask"] if masked else 1
