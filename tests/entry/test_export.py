@@ -28,6 +28,7 @@ needs_onnx = pytest.mark.skipif(importlib.util.find_spec("onnxscript") is None, 
         "dict",
         "masked",
         "agents",
+        "candidates",
     ],
 )
 def test_pt2_needs_torch_only_and_holds_the_whole_way_from_observation_to_action(case: str) -> None:
@@ -37,6 +38,7 @@ def test_pt2_needs_torch_only_and_holds_the_whole_way_from_observation_to_action
         "dict": lambda: spaces_agent("dict", "late", policy="dqn"),
         "masked": lambda: make_agent(make_setup(parity_env("multi_discrete") | {"masked": True}, "bdq")),
         "agents": lambda: make_agent(make_setup(parity_env("agents"), "qmix", "policy.model.lstm_type=None")),
+        "candidates": lambda: make_agent(make_setup(parity_env("continuous"), "bcq")),
     }[case]()
     agent.export("agent.pt2")
     module: Any = torch.export.load("agent.pt2").module()

@@ -139,7 +139,8 @@ class BCQPolicy(Policy):
     def _best(self, obs: Any, z_KNZ: Tensor) -> dict[str, Any]:
         action_KND = self._candidates(self._model.actor, obs, z_KNZ)
         best_N = self._run(self._model.critic, obs, action=action_KND, num=1)[0].argmax(0)
-        return {"action": action_KND.take_along_dim(best_N[None, :, None], dim=0)[0]}
+        best_1ND = best_N[None, :, None].expand(1, *action_KND.shape[1:])
+        return {"action": action_KND.gather(0, best_1ND)[0]}
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
@@ -149,4 +150,5 @@ class BCQPolicy(Policy):
 
     @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Any]:
-        return self._best(obs, self._z_KZ[:, None].expand(-1, len(next(tree_leaves(obs))), -1))
+        num_envs = next(tree_leaves(obs)).shape[0]  # `len` would be a constant in an exported module
+        return self._best(obs, self._z_KZ[:, None].expand(-1, num_envs, -1))
