@@ -260,7 +260,7 @@ def test_the_command_line_goes_on_with_more_epochs(capfd: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("kind", "words", "told"),
     [
-        ("bc", ["policy.collect.data_path="], r"policy\.collect\.data_path is empty"),
+        ("bc", ["policy.collect.data_path=", "policy.collect.data_type=hdf5"], r"policy\.collect\.data_path is empty"),
         ("bc", ["policy.collect.data_path=gone.npz"], r"'gone\.npz' does not exist"),
         (
             *("discrete_cql", ["policy.collect.data_path=bad.npz", "policy.learn.ignore_done=True"]),

@@ -47,6 +47,8 @@ class Columns(NamedTuple):
 
 def find_kind(path: str, data_type: str = "") -> str:
     """Return the kind of a data set, one of `KINDS`, from `data_type` or else from the path."""
+    if not path:
+        raise DatasetError("policy.collect.data_path is empty: expected the file or directory of a data set.")
     ending = os.path.splitext(path)[1].lower()
     if data_type == "naive" or (not data_type and ending in PICKLES):
         raise DatasetError(
@@ -65,8 +67,6 @@ def find_kind(path: str, data_type: str = "") -> str:
         return "minari" if os.path.isdir(os.path.join(path, "data")) else "npy"
     if MINARI_ID.search(path):
         return "minari"
-    if not path:
-        raise DatasetError("policy.collect.data_path is empty: expected the file or directory of a data set.")
     raise DatasetError(
         f"Data set '{path}': expected a file that ends with {', '.join(ENDINGS)}, an existing directory of .npy files, "
         f"or the id of a Minari data set; set policy.collect.data_type to one of {KINDS} if it is named otherwise."
