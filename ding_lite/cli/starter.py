@@ -29,6 +29,9 @@ DIZOO = {  # dizoo's environment for the gymnasium ids that begin with a pattern
     "atari": (r"ALE/|.*NoFrameskip-v\d$", "native"),
     "minigrid": ("MiniGrid-|BabyAI-", "base"),
     "mujoco": (rf"({MUJOCO})-v[45]$", "base"),
+    "pettingzoo": (r"(mpe2|atari|butterfly|classic|sisl)/", "base"),
+    "lbforaging": ("Foraging-", "base"),
+    "matrix_game": (r"(TwoStep|Climbing|Penalty)-v0$", "base"),
 }
 IMAGES = 100_000  # env steps of a replay buffer whose default size does not fit
 DEFAULT_ALGORITHMS = ("ppo", "bdq")  # the first one that takes the environment's actions

@@ -180,3 +180,9 @@ def test_a_starter_config_plays_for_all_agents_of_an_environment(algorithm: str 
         words.append("policy.random_collect_size=0")
     main(["train", "-c", "own.py", *words])
     assert compile_config("own.py").policy.multi_agent
+
+
+def test_a_game_of_several_agents_needs_no_module() -> None:
+    main(["new", "TwoStep-v0", "qmix", "-o", "own.py"])
+    main(["train", "-c", "own.py", "max_env_step=80", "policy.learn.update_per_collect=1"])
+    assert compile_config("own.py").env.type == "matrix_game"
