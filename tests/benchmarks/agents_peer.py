@@ -1,7 +1,7 @@
 """What MAPPO and QMIX learn beside DI-engine, and how fast: ``python -m tests.benchmarks.agents_peer``.
 
 Both sides train on simple_spread with the settings below, in turns, seed by seed, with one thread. After equal numbers
-of learner iterations, and at the end, the newest policy plays 96 games without exploration, whose CPU seconds are not
+of learner iterations, and at the end, the newest policy plays 960 games without exploration, whose CPU seconds are not
 counted. Both sides take the limit of 25 steps as the end of a game, as DI-engine does, and show an agent its number.
 The driver runs this file with the interpreter of each side; both need ``mpe2``.
 """
@@ -26,7 +26,7 @@ from tests.benchmarks.settings import limit_threads
 
 AGENTS, SEEN, ACTIONS, LIMIT = 3, 18, 5, 25  # SEEN by each agent, without its number
 STATE = AGENTS * SEEN
-ENV: dict[str, Any] = dict(collector_env_num=8, evaluator_env_num=8, n_evaluator_episode=96, stop_value=1e9)
+ENV: dict[str, Any] = dict(collector_env_num=8, evaluator_env_num=8, n_evaluator_episode=960, stop_value=1e9)
 STEPS = {"mappo": 64_000, "qmix": 16_000}
 EVALUATED = {"mappo": 320, "qmix": 640}  # learner iterations between two evaluations
 COLLECT = {"mappo": 3200, "qmix": 400}  # environment steps between updates, whole games of eight environments
@@ -270,7 +270,7 @@ def main() -> None:
 
     if peer_python("di_engine") is None:
         raise SystemExit(f"{PEERS['di_engine']} is not set (see tests/benchmarks/README.md).")
-    print("Mean return of the last policy over 96 games, and environment steps a CPU second, a figure for each seed.\n")
+    print("Mean return of the last policy over 960 games, and env steps a CPU second, a figure for each seed.\n")
     print("| algorithm | thousand env steps | side | return | mean | env steps a CPU second |\n" + 6 * "|---" + "|")
     for algorithm in args.algorithms:
         runs: dict[str, list[dict[str, Any]]] = {side: [] for side in SIDES}
