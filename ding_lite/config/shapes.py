@@ -337,16 +337,16 @@ def divide(cfg: EasyDict, rank: int, ranks: int) -> EasyDict:
         own.policy.learn.batch_size = _part(cfg, BATCH, ranks, 1, ranks)
         return own
     actors, num_envs = cfg.policy.collect.get("actors", 0), cfg.env.collector_env_num
-    path, number = (ACTORS, actors) if actors else (ENVS, num_envs)
+    number = actors or num_envs
     shares = [share(number, each, ranks) for each in range(ranks)]
-    _check_enough(path, number, [len(each) for each in shares])
+    _check_enough(ACTORS if actors else ENVS, number, [len(each) for each in shares])
     if not actors:
         own.env.collector_env_num = len(shares[rank])
-    for path in () if actors else PARTS:
-        if get_key(cfg, path) is not None:
-            parts = [_part(cfg, path, num_envs, len(each), ranks) for each in shares]  # all of them: all ranks fail
-            set_key(own, path, parts[rank])
-    if actors and learns_from == "replay":  # a collect is a rollout of one actor of each rank
+        for path in PARTS:
+            if get_key(cfg, path) is not None:
+                parts = [_part(cfg, path, num_envs, len(each), ranks) for each in shares]  # all of them: all ranks fail
+                set_key(own, path, parts[rank])
+    elif learns_from == "replay":  # a collect is a rollout of one actor of each rank
         unit = num_envs // math.gcd(num_envs, cfg.policy.get("unroll_len", 1))  # samples when all have taken a step
         own.policy.collect.n_sample = own.policy.collect.n_sample or num_envs
         own.policy.collect.n_sample = unit * _part(own, "policy.collect.n_sample", unit * ranks, 1, ranks)

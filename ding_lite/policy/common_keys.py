@@ -48,7 +48,8 @@ RUN_KEYS: dict[str, Any] = dict(
     divide=Key(
         False,
         "batch_size, n_sample, n_episode, random_collect_size, replay_buffer_size and env.collector_env_num count all "
-        "ranks together, so that any number of ranks takes the same learning steps; multi_gpu is then True by default",
+        "ranks together, so that any number of ranks takes the same learning steps, but actors keep their "
+        "environments; multi_gpu is then True by default",
         needs="multi_gpu",
     ),
     bp_update_sync=Key(
