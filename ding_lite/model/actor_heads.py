@@ -7,7 +7,7 @@ action or dimensions of a continuous one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +16,8 @@ from ding_lite.model.arguments import ActionShape, HybridShape, branch_options, 
 from ding_lite.model.mlp import MLP
 
 ACTION_SPACES = ("discrete", "multi_discrete", "continuous", "hybrid")
-SIGMA_TYPES = ("independent", "conditioned", "fixed")
-BOUND_TYPES = (None, "tanh")
+SigmaType = Literal["independent", "conditioned", "fixed"]
+BoundType = Literal["tanh", None]
 LOG_SIGMA_RANGE = (-20.0, 2.0)  # range for 'conditioned': keeps exp and its gradient finite
 
 
@@ -36,9 +36,9 @@ class GaussianHead(nn.Module):
     def __init__(
         self,
         sizes: Sequence[int],
-        sigma_type: str = "independent",
+        sigma_type: SigmaType = "independent",
         fixed_sigma_value: float = 0.3,
-        bound_type: str | None = None,
+        bound_type: BoundType = None,
         **layers: Any,
     ) -> None:
         super().__init__()
@@ -101,9 +101,9 @@ def create_actor_head(
     inner: Sequence[int],
     action_shape: ActionShape | HybridShape,
     action_space: str,
-    sigma_type: str = "independent",
+    sigma_type: SigmaType = "independent",
     fixed_sigma_value: float = 0.3,
-    bound_type: str | None = None,
+    bound_type: BoundType = None,
     **layers: Any,
 ) -> nn.Module:
     """Return the head for one kind of action.
@@ -120,8 +120,8 @@ def create_actor_head(
         **layers: activation and normalisation.
     """
     check_choice("action_space", action_space, ACTION_SPACES)
-    check_choice("sigma_type", sigma_type, SIGMA_TYPES)
-    check_choice("bound_type", bound_type, BOUND_TYPES)
+    check_choice("sigma_type", sigma_type, get_args(SigmaType))
+    check_choice("bound_type", bound_type, get_args(BoundType))
 
     def discrete(size: int) -> nn.Module:
         return MLP([*inner, size], output=True, **layers)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model.actor_heads import BOUND_TYPES, create_actor_head
+from ding_lite.model.actor_heads import BoundType, create_actor_head
 from ding_lite.model.arguments import ActionShape, ObsShape, check_choice, single_size, with_arguments_of
 from ding_lite.model.encoders import create_encoder, feature_size
 from ding_lite.model.masks import obey_mask
@@ -48,13 +48,13 @@ class BC(nn.Module):
         actor_head_hidden_size: int | None = None,
         actor_head_layer_num: int = 1,
         *,
-        bound_type: str | None = "tanh",
+        bound_type: BoundType = "tanh",
         encoder: EncoderChoice = None,
         **options: Any,
     ) -> None:
         super().__init__()
         check_choice("action_space", action_space, ACTION_SPACES, elsewhere=ELSEWHERE)
-        check_choice("bound_type", bound_type, BOUND_TYPES)
+        check_choice("bound_type", bound_type, get_args(BoundType))
         self._discrete, self._bound = "discrete" in action_space, bound_type is not None
         self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, encoder=encoder, **options)
         size = feature_size(obs_shape, encoder_hidden_size_list)

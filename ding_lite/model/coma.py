@@ -17,6 +17,7 @@ from ding_lite.model.agents import GLOBAL, STATE, fold_agents
 from ding_lite.model.arguments import ObsShape
 from ding_lite.model.mlp import MLP, Activation
 from ding_lite.model.qmix import QMix
+from ding_lite.model.recurrent import LSTMType
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 
 
@@ -43,7 +44,7 @@ class COMA(nn.Module):
         action_shape: int,
         global_obs_shape: int | None = None,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
-        lstm_type: str | None = "gru",
+        lstm_type: LSTMType | None = "gru",
         activation: Activation = "relu",
         agent_id: bool = True,
     ) -> None:

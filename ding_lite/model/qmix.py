@@ -18,7 +18,7 @@ from ding_lite.model.agents import GLOBAL, STATE, agent_shape, fold_agents
 from ding_lite.model.arguments import ObsShape, with_arguments_of
 from ding_lite.model.mlp import MLP, Activation
 from ding_lite.model.q_learning import DQN
-from ding_lite.model.recurrent import DRQN
+from ding_lite.model.recurrent import DRQN, LSTMType
 from ding_lite.torch_utils.normalizer import MASK
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_map
@@ -77,7 +77,7 @@ class QMix(nn.Module):
         global_obs_shape: int | None = None,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         mixer: bool = True,
-        lstm_type: str | None = "gru",
+        lstm_type: LSTMType | None = "gru",
         activation: Activation = "relu",
         dueling: bool = False,
         agent_id: bool = True,

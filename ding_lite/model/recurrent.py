@@ -9,13 +9,13 @@ Shapes: T rows of a sequence, B sequences, F features of a row, H features of th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ding_lite.model.arguments import ActionShape, ObsShape, single_size, with_arguments_of
+from ding_lite.model.arguments import ActionShape, ObsShape, check_choice, single_size, with_arguments_of
 from ding_lite.model.gtrxl import GTrXL, State
 from ding_lite.model.masks import obey_mask
 from ding_lite.model.q_learning import DiscreteHead, DuelingHead, ValueNetwork
@@ -23,6 +23,7 @@ from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_leaves, tree_map
 
 GTRXL: dict[str, Any] = dict(memory_len=32, layer_num=2, head_num=2, gate_bias=2.0)  # options, and usual values
+LSTMType = Literal["normal", "pytorch", "lstm", "gru"]
 CoreChoice = str | Mapping[str, Any] | None
 
 
@@ -110,10 +111,9 @@ class RecurrentCore(nn.Module):
         lstm_type: 'normal', an LSTM with layer normalisation; 'pytorch' or 'lstm', torch's LSTM; 'gru', torch's GRU.
     """
 
-    def __init__(self, input_size: int, hidden_size: int, lstm_type: str = "pytorch") -> None:
+    def __init__(self, input_size: int, hidden_size: int, lstm_type: LSTMType = "pytorch") -> None:
         super().__init__()
-        if lstm_type not in CELLS:
-            raise ConfigError(f"policy.model.lstm_type must be one of {', '.join(CELLS)}, got '{lstm_type}'.")
+        check_choice("lstm_type", lstm_type, list(CELLS))
         self.hidden_size = hidden_size
         self.cell = CELLS[lstm_type](input_size, hidden_size)
 
@@ -173,16 +173,16 @@ class RecurrentCore(nn.Module):
         return y_TBH, state, state_K
 
 
-def create_core(size: int, lstm_type: str | None, memory: CoreChoice) -> RecurrentCore | GTrXL:
+def create_core(size: int, lstm_type: LSTMType | None, memory: CoreChoice) -> RecurrentCore | GTrXL:
     """Return the recurrent core of a network.
 
     Args:
         size: features of a row, and of the output.
-        lstm_type: see `RecurrentCore`.
+        lstm_type: see `RecurrentCore`; None: 'normal'.
         memory: 'gtrxl', or a dict of `type` and options of `GTrXL`, for that core; None: one with `lstm_type`.
     """
     if memory is None:
-        return RecurrentCore(size, size, lstm_type or "")
+        return RecurrentCore(size, size, lstm_type or "normal")
     options: dict[str, Any] = {"type": memory} if isinstance(memory, str) else dict(memory)
     name = options.pop("type", None)
     known = all(
@@ -288,7 +288,7 @@ class DRQN(ValueNetwork):
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         dueling: bool = True,
         *args: Any,
-        lstm_type: str = "normal",
+        lstm_type: LSTMType = "normal",
         memory: CoreChoice = None,
         res_link: bool = False,
         **options: Any,

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ding_lite.model.arguments import with_arguments_of
 from ding_lite.model.gtrxl import GTrXL, State
 from ding_lite.model.qac import QAC
-from ding_lite.model.recurrent import CoreChoice, RecurrentCore, create_core, run_core, unroll
+from ding_lite.model.recurrent import CoreChoice, LSTMType, RecurrentCore, create_core, run_core, unroll
 from ding_lite.utils.registry import MODEL_REGISTRY
 
 
@@ -64,7 +64,7 @@ class RecurrentQAC(QAC):
     def __init__(
         self,
         *args: Any,
-        lstm_type: str = "lstm",
+        lstm_type: LSTMType = "lstm",
         memory: CoreChoice = None,
         encoder_hidden_size_list: Sequence[int] = (64,),
         **options: Any,

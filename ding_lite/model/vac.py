@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model.actor_heads import create_actor_head
+from ding_lite.model.actor_heads import BoundType, SigmaType, create_actor_head
 from ding_lite.model.arguments import ActionShape, HybridShape, ObsShape, with_arguments_of
 from ding_lite.model.encoders import create_encoder, feature_size, residual_head_sizes
 from ding_lite.model.masks import obey_mask
 from ding_lite.model.mlp import MLP, Activation
 from ding_lite.model.q_learning import ValueNetwork
-from ding_lite.model.recurrent import CoreChoice, create_core, run_core
+from ding_lite.model.recurrent import CoreChoice, LSTMType, create_core, run_core
 from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
 
 
@@ -125,10 +125,10 @@ class VAC(ActorCritic):
         share_encoder: bool = True,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
         *,
-        sigma_type: str = "independent",
+        sigma_type: SigmaType = "independent",
         fixed_sigma_value: float = 0.3,
-        bound_type: str | None = None,
-        lstm_type: str | None = None,
+        bound_type: BoundType = None,
+        lstm_type: LSTMType | None = None,
         memory: CoreChoice = None,
         **options: Any,
     ) -> None:

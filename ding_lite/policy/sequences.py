@@ -91,8 +91,8 @@ def check_core(policy: EasyDict, recurrent: bool) -> None:
     key = find_core(policy.model)
     if key and not recurrent:
         raise ConfigError(
-            f"policy.model.{key}={policy.model[key]} is not possible with policy '{policy.type}', only with 'ppo': "
-            "leave it out."
+            f"policy.model.{key}={policy.model[key]} is not possible with policy '{policy.type}': "
+            "of the actor-critics without replay, only 'ppo' has a memory. Leave it out."
         )
 
 

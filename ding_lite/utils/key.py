@@ -293,12 +293,15 @@ def why_constant(path: str, key: Key) -> str:
 
 def describe(hint: Any) -> str:
     """Return a description of the types that `matches` accepts."""
-    if isinstance(hint, tuple):
-        return " or ".join(dict.fromkeys(describe(option) for option in hint))
-    text = str(hint) if typing.get_args(hint) else getattr(hint, "__name__", str(hint))
-    names = {"collections.abc.Mapping[str, typing.Any]": "dict", "collections.abc.Sequence": "list"}
-    short_parts = (("typing.", ""), ("torch.nn.modules.module.", "nn."), ("NoneType", "None"), (" | ", " or "))
-    for long, short in (*names.items(), *short_parts):
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        return ", ".join(map(repr, args))
+    if isinstance(hint, tuple) or origin in (typing.Union, types.UnionType):
+        return " or ".join(dict.fromkeys(describe(option) for option in (args or hint)))
+    text = str(hint) if args else getattr(hint, "__name__", str(hint))
+    names = {"collections.abc.Mapping[str, typing.Any]": "dict", "collections.abc.Sequence": "list", "typing.": ""}
+    names |= {"torch.nn.modules.module.": "", "Module": "nn.Module", "NoneType": "None", " | ": " or "}
+    for long, short in names.items():
         text = text.replace(long, short)
     return text
 

@@ -149,7 +149,7 @@ def test_initialisation_of_a_channels_last_image_network_keeps_its_format() -> N
             r"policy\.model\.action_space .*discrete, multi_discrete, continuous, hybrid.*'discret'.*Did you",
         ),
         ({"sigma_type": "happy"}, r"policy\.model\.sigma_type .*independent, conditioned, fixed, got 'happy'"),
-        ({"bound_type": "relu"}, r"policy\.model\.bound_type .*None, tanh, got 'relu'"),
+        ({"bound_type": "relu"}, r"policy\.model\.bound_type .*tanh, None, got 'relu'"),
         (
             {"action_shape": HYBRID},
             r"policy\.model\.action_shape of a discrete action .*whole number.*action_type_shape",

@@ -50,7 +50,7 @@ rainbow | model.noise=False | policy.model.noise contradicts policy.noisy_net
 qrdqn,iqn,fqf | model.num_quantiles=0 | policy.model.num_quantiles: expected at least 1, got 0
 madqn,r2d2 | noisy_net=True | policy.noisy_net
 madqn,r2d2 | double=False | policy.double
-coma,madqn,r2d2 | model.lstm_type=rnn | lstm_type must be one of
+coma,madqn,r2d2 | model.lstm_type=rnn | lstm_type: expected
 pdqn,d4pg | model.twin_critic=True | Unknown key 'policy.model.twin_critic'
 pdqn | model.multi_pass=True | needs an action_mask
 discrete_cql | model.noise=True | leave it out
@@ -68,7 +68,7 @@ edac | model.twin_critic=True | Unknown key 'policy.model.twin_critic'
 cql | learn.with_lagrange=True | needs a lagrange_thresh above 0, got -1.0
 bc | continuous=True | policy.continuous=True, but the environment's actions are discrete
 bc | model.action_space=hybrid | policy 'bc' expects Discrete, MultiDiscrete or Box actions, got 'hybrid': no
-bc | model.bound_type=clip | policy.model.bound_type must be one of None, tanh, got 'clip'
+bc | model.bound_type=clip | policy.model.bound_type: expected 'tanh', None, got str 'clip'
 bc | offline=False | policy.offline: expected True for policy 'bc', got bool False: leave it out
 a2c,coma | collect.n_sample=None | policy.collect.n_sample
 a2c | learn.value_norm=True | Unknown key 'policy.learn.value_norm'
@@ -87,14 +87,14 @@ ppo | learn.lr_scheduler={'epoch_num':'three','min_lr_lambda':0.1} | policy.lear
 ppo | learn.clip_scheduler={'epoch_num':3} | policy.learn.clip_scheduler must be dict(epoch_num=collects, min
 ppo | learn.clip_scheduler={'epoch_num':0,'min_clip_lambda':0.1} | policy.learn.clip_scheduler must be dict
 coma,ppo | collect.n_episode=8 | Unknown key 'policy.collect.n_episode'
-ppo | model.lstm_type=rnn | lstm_type must be one of normal, pytorch, lstm, gru, got 'rnn'
+ppo | model.lstm_type=rnn | lstm_type: expected 'normal', 'pytorch', 'lstm', 'gru' or None, got str 'rnn'
 ppo | learn.pretrained_model_path=x | has no effect without a weight: set policy.learn.kl_beta above 0
 ppo | learn.pretrained_model_path=x learn.kl_beta=0.5 learn.kl_adaptive=True learn.target_kl=0.1 | contradicts kl_ad
 ppo | learn.pretrained_model_path=x learn.kl_beta=0.5 model.lstm_type=gru | is not possible with policy.model.lstm_type
 ppo | model.memory=gtrx | memory: expected 'gtrxl', or a dict with that type
 impala | model.memory=gtrxl | memory=gtrxl is not possible with policy 'impala'
 ppo_stdim | model.share_encoder=False | contrasts what the `encoder` of its model returns, but VAC has no such part
-ppo_stdim | model.lstm_type=lstm | lstm_type=lstm is not possible with policy 'ppo_stdim', only with 'ppo'
+ppo_stdim | model.lstm_type=lstm | lstm_type=lstm is not possible with policy 'ppo_stdim'
 dqn_stdim,ppo_stdim | aux_model.heads=[1] | policy.aux_model.heads: expected two numbers such as [1, 1], got [1].
 dqn_stdim,ppo_stdim | multi_agent=True | policy.multi_agent: expected False (this policy has a single agent)
 ppo_pg | learn.value_weight=0.5 | Unknown key 'policy.learn.value_weight'
