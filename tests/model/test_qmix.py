@@ -20,7 +20,7 @@ def observe(masked: bool = True) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("lstm_type", ["gru", "pytorch", None])
-def test_each_agent_has_the_values_that_the_network_gives_it_alone(lstm_type: str | None) -> None:
+def test_each_agent_has_the_values_that_the_network_gives_it_alone(lstm_type: Any) -> None:
     model, obs = QMix(M, F, A, G, [8], lstm_type=lstm_type), observe()
     start, final = torch.rand(T, B) < 0.3, torch.tensor([1, 7])
     state = {name: torch.randn(B, M, 8) for name in (("h", "c") if lstm_type == "pytorch" else ("h",))}

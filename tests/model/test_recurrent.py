@@ -17,7 +17,7 @@ START = torch.zeros(T, B, dtype=torch.bool)
 START[0, 0] = START[2, 1] = START[3, 1] = START[6, 2] = True
 
 
-def make(kind: str) -> tuple[RecurrentCore, Tensor, dict[str, Tensor]]:
+def make(kind: Any) -> tuple[RecurrentCore, Tensor, dict[str, Tensor]]:
     torch.manual_seed(0)
     core = RecurrentCore(F, H, kind).double()
     state = {name: torch.randn(B, H, dtype=torch.float64) for name in core.cell.names}
@@ -94,7 +94,7 @@ def test_under_autocast_it_computes_in_float32() -> None:
         assert core(x.bfloat16())[0].dtype == torch.float32
 
 
-def q_model(kind: str = "pytorch", **options: Any) -> DRQN:
+def q_model(kind: Any = "pytorch", **options: Any) -> DRQN:
     torch.manual_seed(1)
     return DRQN(F, 2, [8, H], lstm_type=kind, **options).double()
 

@@ -100,7 +100,7 @@ def test_several_choices_are_branches_that_forbid_what_they_lack(shape: Any) -> 
 
 
 @pytest.mark.parametrize("bound_type", [None, "tanh"])
-def test_a_bound_keeps_mu_within_one(bound_type: str | None) -> None:
+def test_a_bound_keeps_mu_within_one(bound_type: Any) -> None:
     torch.manual_seed(0)
     model: Any = VAC(4, 2, "continuous", bound_type=bound_type)
     model.actor_head.mlp[-1].bias.data.fill_(3.0)
