@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -10,7 +11,9 @@ from torch import Tensor
 from ding_lite.torch_utils.cuda_graph import CudaGraphs, copies
 from ding_lite.torch_utils.optimizer import Loss
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
+from ding_lite.utils.ranks.interrupt import blocking_signals
 from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.tree import tree_leaves
 
 OPTIONS: dict[str, Any] = {
     "cpp_wrapper": True,  # C++ calls the kernels; Python takes a third of a small network's step
@@ -66,6 +69,7 @@ class CompiledLoss(GraphedLoss):
     def __init__(self, loss: Loss, flat: FlatParameters) -> None:
         super().__init__(loss, flat)
         self._gradients: tuple[Tensor, ...] = ()
+        self._sizes: set[torch.Size] = set()  # of batches that it is compiled for
         torch._dynamo.config.trace_autograd_ops = True  # otherwise backward is a separate graph
         torch._dynamo.config.allow_rnn = True  # otherwise it refuses to see torch's LSTM, even to read its weights
         alone: dict[str, Any] = {"isolate_recompiles": True}  # torch limits how often a function may be compiled
@@ -73,8 +77,11 @@ class CompiledLoss(GraphedLoss):
 
     def __call__(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of a batch and detached figures; raise `ConfigError` if torch cannot compile the loss."""
+        size = next(tree_leaves(batch)).shape
         try:
-            loss, figures, self._gradients = self._graph(batch)
+            # Ctrl-C would reach the C++ compiler too, which leaves half a library in torch's cache.
+            with nullcontext() if size in self._sizes else blocking_signals():
+                loss, figures, self._gradients = self._graph(batch)
         except (torch._dynamo.exc.TorchDynamoException, torch._dynamo.exc.FailOnRecompileLimitHit) as error:
             cause = str(getattr(error, "inner_exception", error)).strip().splitlines()[0]
             if " " in torch.__file__:
@@ -83,6 +90,7 @@ class CompiledLoss(GraphedLoss):
             raise ConfigError(
                 f"policy.compile=True: torch.compile failed for {name}: {cause.rstrip('.')}. Set policy.compile=False."
             ) from error
+        self._sizes.add(size)
         return loss, figures
 
     def backward(self, loss: Tensor) -> None:

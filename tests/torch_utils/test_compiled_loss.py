@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor
 from ding_lite.policy import DQNPolicy
 from ding_lite.utils.registry import ConfigError
 from tests.distributed import parity
-from tests.distributed.launcher import launch
+from tests.distributed.launcher import finish, launch, start
 from tests.distributed.test_parity import PROBLEMS, largest_difference
 from tests.distributed.test_training import CARTPOLE, train
 from tests.policy.helpers import make_batch, make_cfg
@@ -105,3 +106,25 @@ def test_a_machine_without_a_compiler_is_one_line(tmp_path: Path) -> None:
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("policy.compile=True")]
     assert "No working C++ compiler found" in line
     assert line.endswith("Set policy.compile=False.")
+
+
+INTERRUPTING_COMPILER = f"""#!{sys.executable}
+import os, signal, sys
+if any(word.endswith(".main.cpp") for word in sys.argv) and not os.path.exists(__file__ + ".once"):
+    open(__file__ + ".once", "w").close()
+    os.kill(0, signal.SIGINT)  # as Ctrl-C does, to all processes of the terminal's foreground group
+os.execvp("g++", ["g++", *sys.argv[1:]])
+"""
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_ctrl_c_while_the_compiler_runs_ends_after_the_iteration_and_spoils_no_cache(tmp_path: Path) -> None:
+    compiler = tmp_path / "compiler"
+    compiler.write_text(INTERRUPTING_COMPILER)
+    compiler.chmod(0o755)
+    env = {"CXX": str(compiler), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    words = ["-m", "ding_lite", "train", "-c", str(CARTPOLE), "policy.compile=True", "max_train_iter=3"]
+    interrupted, again = (finish(start([sys.executable, *words], env, tmp_path), 300) for _ in range(2))
+    assert "ended (interrupted)" in interrupted.stderr
+    assert again.returncode == 0, again.stderr

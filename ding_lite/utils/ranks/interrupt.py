@@ -41,6 +41,16 @@ def restoring_signals(numbers: Iterable[signal.Signals] = SIGNALS) -> Iterator[N
             signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not installed from python
 
 
+@contextmanager
+def blocking_signals() -> Iterator[None]:
+    """Return a context manager that delays `SIGNALS` for this thread, and for the processes that it starts."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
 class InterruptGuard:
     """A context in which the first of `SIGNALS` sets `requested`; a later SIGINT kills the process immediately.
 

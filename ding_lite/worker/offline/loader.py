@@ -33,7 +33,7 @@ from ding_lite.envs import derive_seeds
 from ding_lite.utils.checkpoint.file import CheckpointError
 from ding_lite.utils.ranks.collectives import get_rank, get_world_size
 from ding_lite.utils.ranks.heartbeat import heartbeat
-from ding_lite.utils.ranks.interrupt import SIGNALS
+from ding_lite.utils.ranks.interrupt import SIGNALS, blocking_signals
 from ding_lite.utils.registry import UserError
 from ding_lite.utils.run_process import end_with_parent
 from ding_lite.utils.tree import tree_leaves, tree_map
@@ -213,12 +213,10 @@ class OfflineLoader:
         if threading.current_thread() is not threading.main_thread():
             return iter(loader)
         handler = signal.getsignal(signal.SIGCHLD)
-        # Signals are blocked until the worker's guard has installed its handlers.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
-            return iter(loader)
+            with blocking_signals():  # until the worker's guard has installed its handlers
+                return iter(loader)
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             signal.signal(signal.SIGCHLD, handler)  # torch's would raise anywhere in training when a worker dies
 
     def close(self) -> None:
