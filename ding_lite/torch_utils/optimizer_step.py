@@ -198,6 +198,8 @@ class OptimizerStep:
     def state_dict(self) -> dict[str, Any]:
         """Return the optimizers' moments, and the numbers of steps and of skipped steps."""
         states = {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()}
+        for name, options in self._changing.items():  # those of now: nobody restores the last step's
+            states[name]["param_groups"][0] |= {key: value.current() for key, value in options.items()}
         counts = {"optimizer_steps": self.steps, "skipped_updates": self.check.skipped}
         return {"optimizer": states.get("") or states, **counts}
 

@@ -168,6 +168,15 @@ def test_a_schedule_changes_no_other_value_of_a_config(name: str) -> None:
     assert scheduled == plain
 
 
+def test_a_checkpoint_that_follows_a_resume_at_once_is_the_one_before() -> None:
+    policy, resumed = (weighted(learning_rate=linear(0.01, 0.0, 4, "iteration")) for _ in range(2))
+    forward(policy)
+    forward(policy)  # at another rate than a new policy has
+    saved = policy.state_dict()
+    resumed.load_state_dict(copy.deepcopy(saved))
+    assert same_tree(saved, resumed.state_dict())
+
+
 @pytest.mark.parametrize("name", OURS)
 def test_every_learning_rate_of_every_policy_follows_its_schedule(name: str) -> None:
     cfg = problem(name)
