@@ -70,7 +70,7 @@ WORDS = {
 }  # fmt: skip
 # env steps of a rank
 STEPS = {
-    "cartpole dqn": 600,
+    "cartpole dqn": 1200,
     "cartpole ppo": 1024,
     "cartpole ppg": 1024,
     "masked taxi dqn": 600,
