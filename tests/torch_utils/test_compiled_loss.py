@@ -102,7 +102,7 @@ def test_a_loss_that_cannot_be_compiled_is_one_line() -> None:
 def test_a_machine_without_a_compiler_is_one_line(tmp_path: Path) -> None:
     missing = {"CXX": str(tmp_path / "none"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
     words = ["-m", "ding_lite", "-c", str(CARTPOLE), "policy.compile=True"]
-    done = launch(words, nproc=1, timeout=300, env=missing, cwd=tmp_path)
+    done = launch(words, nproc=1, timeout=300, env=missing, cwd=tmp_path, fresh=True)  # torch reads CXX once
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("policy.compile=True")]
     assert "No working C++ compiler found" in line
     assert line.endswith("Set policy.compile=False.")
