@@ -37,7 +37,7 @@ EXPERTS = {
     "pendulum": Expert(
         [
             *("serial_onpolicy", "-c", f"{CONTROL}/pendulum/config/pendulum_ppo_config.py"),
-            *("env.stop_value=-150", "max_env_step=200000"),
+            *("env.stop_value=-150", "env.n_evaluator_episode=100", "max_env_step=200000"),
         ],
         20_000,
     ),

@@ -70,9 +70,9 @@ WORDS = {
 }  # fmt: skip
 # env steps of a rank
 STEPS = {
-    "cartpole dqn": 1200,
-    "cartpole ppo": 1024,
-    "cartpole ppg": 1024,
+    "cartpole dqn": 2400,
+    "cartpole ppo": 4096,
+    "cartpole ppg": 4096,
     "masked taxi dqn": 600,
     "pong dqn": 400,
     "pong ppo": 800,
