@@ -92,7 +92,7 @@ def check_core(policy: EasyDict, recurrent: bool) -> None:
     if key and not recurrent:
         raise ConfigError(
             f"policy.model.{key}={policy.model[key]} is not possible with policy '{policy.type}': "
-            "of the actor-critics without replay, only 'ppo' has a memory. Leave it out."
+            "of the policies with this model, only 'ppo' has a memory. Leave it out."
         )
 
 

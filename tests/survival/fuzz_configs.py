@@ -36,7 +36,7 @@ from ding_lite.envs import check_env
 from ding_lite.utils import ConfigError, UserError
 from tests.distributed.launcher import ROOT
 
-SECONDS, CPU_SECONDS = 60.0, 10.0  # that one item may take, on a busy machine, and of its own
+SECONDS, CPU_SECONDS = 120.0, 30.0  # that one item may take, on a busy machine, and of its own
 MEMORY = 12 * 2**30  # bytes of address space: what is too large fails here, whatever the machine has
 PLACES = (
     "config",
