@@ -39,6 +39,7 @@ GOALS = {  # the return at which a task counts as solved here
     "InvertedPendulum-v5": 1000,
     "Memory-v0": 0.99,
     "MiniGrid-MultiRoom-N4-S5-v0": 0.7,
+    "CartPole-v1, no velocity": 475,
     "Pendulum-v1, no velocity": -250,
     "Foraging-8x8-2p-2f-coop-v3": 0.95,
     "PongNoFrameskip-v4": 20,
