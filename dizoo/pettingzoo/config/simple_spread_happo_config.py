@@ -1,6 +1,6 @@
 """HAPPO on mpe2/simple_spread_v3, three agents that cover three landmarks; the return is the sum over them.
 
-Result: -55 after 102,400 env steps with both of two seeds; random play gives -81.
+Result: -57, -55 and -56 over 960 new games with three seeds, after 102,400 env steps; random play gives -81.
 """
 
 from easydict import EasyDict

@@ -1,6 +1,6 @@
 """MASAC on mpe2/simple_spread_v3, three agents that cover three landmarks; the return is the sum over them.
 
-Result: -57 after 67,200 env steps and -59 after 80,000 with one seed; random play gives -81.
+Result: -58 over 960 new games with three of three seeds, after 80,000 env steps; random play gives -81.
 """
 
 from easydict import EasyDict
