@@ -16,7 +16,7 @@ import json
 import shutil
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ class Task:
         rows: Steps of a recorded data set.
         iterations: Of each policy.
         batch_size: Of each policy.
+        overrides: Of the config of a policy: how its paper prepares the data of such tasks.
     """
 
     env_id: str
@@ -60,6 +61,7 @@ class Task:
     rows: int
     iterations: int
     batch_size: int
+    overrides: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def config_of(self, policy: str) -> str:
         """Return the path of a policy's config file."""
@@ -97,6 +99,7 @@ TASKS = {
             rows=100_000,
             iterations=10_000,
             batch_size=256,
+            overrides={"iql": ("policy.collect.reward_norm=iql_locomotion",), "td3_bc": ("env.norm_obs=True",)},
         )
         for name, (env_id, expert) in ROBOTS.items()
     },
@@ -179,7 +182,7 @@ def learn(task: Task, policy: str, data: str, seed: int, folder: Path) -> float:
         words = [f"exp_name={run}", "env.stop_value=None", "policy.num_threads=1", "policy.learn.train_epoch=100000"]
         words += [f"env.env_id={task.env_id}", f"policy.learn.batch_size={task.batch_size}"]
         words += ["policy.collect.data_type=hdf5", f"policy.collect.data_path={folder}/{data}.hdf5"]
-        words += [f"policy.eval.evaluator.eval_freq={last}"]
+        words += [f"policy.eval.evaluator.eval_freq={last}", *task.overrides.get(policy, ())]
         serial_pipeline_offline(task.config_of(policy), seed, max_train_iter=last, overrides=words)
         (run / "return.json").write_text(json.dumps(play(run, run / "ckpt" / f"iteration_{last}.pth.tar")))
     return json.loads((run / "return.json").read_text())
