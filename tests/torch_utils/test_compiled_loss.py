@@ -20,8 +20,9 @@ from tests.distributed.test_parity import PROBLEMS, largest_difference
 from tests.distributed.test_training import CARTPOLE, train
 from tests.policy.helpers import make_batch, make_cfg
 
+CXX = os.environ.get("CXX", "g++")
 needs_compiler = pytest.mark.skipif(
-    shutil.which(os.environ.get("CXX", "g++")) is None or " " in torch.__file__,
+    shutil.which(CXX) is None or " " in torch.__file__,
     reason="torch.compile needs a C++ compiler, and a folder without a space in its name",
 )
 FAST = "dqn-discrete-0"
@@ -113,7 +114,7 @@ import os, signal, sys
 if any(word.endswith(".main.cpp") for word in sys.argv) and not os.path.exists(__file__ + ".once"):
     open(__file__ + ".once", "w").close()
     os.kill(0, signal.SIGINT)  # as Ctrl-C does, to all processes of the terminal's foreground group
-os.execvp("g++", ["g++", *sys.argv[1:]])
+os.execvp({CXX!r}, [{CXX!r}, *sys.argv[1:]])
 """
 
 
