@@ -8,6 +8,7 @@ Shapes: T rows of a sequence, B sequences, F features of a row, H features of th
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -25,6 +26,8 @@ from ding_lite.utils.tree import tree_leaves, tree_map
 GTRXL: dict[str, Any] = dict(memory_len=32, layer_num=2, head_num=2, gate_bias=2.0)  # options, and usual values
 LSTMType = Literal["normal", "pytorch", "lstm", "gru"]
 CoreChoice = str | Mapping[str, Any] | None
+# On a GPU, torch copies weights that are views of a larger tensor, as those of a trained network are, for each call.
+warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk of memory", UserWarning)
 
 
 class LSTM(nn.LSTM):

@@ -12,9 +12,9 @@ from torch import Tensor
 from ding_lite.utils.key import SECTIONS, get_key, set_key
 from ding_lite.utils.schedule import Scheduled, find_schedules
 
-# Beginnings of the keys that losses do not read.
+# Beginnings of the keys that losses do not read. They read no learning rate either.
 OUTSIDE_LOSSES = (
-    *("collect.", "eval.", "learn.learning_rate", "learn.weight_decay", "learn.adam_eps", "learn.momentum"),
+    *("collect.", "eval.", "learn.weight_decay", "learn.adam_eps", "learn.momentum"),
     *("learn.grad_clip_value", "learn.target_theta"),
 )
 
@@ -49,7 +49,8 @@ class Schedules:
         if self._followers:
             self.cfg = EasyDict({**cfg, **{name: copy.deepcopy(cfg[name]) for name in SECTIONS if name in cfg}})
         for path, number in self._followers.items():
-            is_input = (cfg.compile or cfg.cuda) and not path.startswith(OUTSIDE_LOSSES)
+            in_losses = "learning_rate" not in path and not path.startswith(OUTSIDE_LOSSES)
+            is_input = (cfg.compile or cfg.cuda) and in_losses
             set_key(self.cfg, path, torch.tensor(float(number), device=device) if is_input else number)
             section, _, name = path.rpartition(".")
             self._places[path] = get_key(self.cfg, section) if section else self.cfg, name

@@ -266,7 +266,7 @@ def share_noise(policy: Any, batch: dict[str, Any], columns: range, steps: int) 
     step_B, env_B = batch["index"] // len(columns), batch["index"] % len(columns)
     place_B, total = step_B * NUM_ENVS + columns.start + env_B, len(batch["index"]) // len(columns) * NUM_ENVS
     if policy.current_config.get("multi_agent"):  # each of two agents is a sample
-        place_B, total = (place_B[:, None] * 2 + torch.arange(2)).flatten(), total * 2
+        place_B, total = torch.stack((place_B * 2, place_B * 2 + 1), -1).flatten(), total * 2
 
     def draw_shared(batch: dict[str, Any]) -> dict[str, Tensor]:
         torch.manual_seed(next(calls))

@@ -180,6 +180,7 @@ def test_a_checkpoint_that_follows_a_resume_at_once_is_the_one_before() -> None:
 @pytest.mark.parametrize("name", OURS)
 def test_every_learning_rate_of_every_policy_follows_its_schedule(name: str) -> None:
     cfg = problem(name)
+    cfg.compile = True  # numbers that a loss may read are then tensors, and no optimizer would follow one
     rates = [path for path in numbers(name) if "learning_rate" in path]
     for number, path in enumerate(rates, start=1):
         cfg.learn[path.removeprefix("learn.")] = linear(number, 0.0, 4, "iteration")
