@@ -23,6 +23,7 @@ from torch import nn
 
 from ding_lite.envs.actions import ActionUnits, bounds_of, scale
 from ding_lite.envs.spaces import observation_side
+from ding_lite.model.agents import GLOBAL, STATE
 from ding_lite.policy import Policy
 from ding_lite.torch_utils.normalizer import MASK
 from ding_lite.utils.key import show
@@ -48,6 +49,7 @@ class Observations:
         env_space: the space before the conversion of `PolicyObservations`; None if there is only `space`.
         layout: `env.image_layout`.
         actions: the space of the environment's actions.
+        several: whether several agents act, which need no `global_state` for it: zeros replace one that is missing.
     """
 
     def __init__(
@@ -56,8 +58,9 @@ class Observations:
         env_space: gymnasium.Space[Any] | None,
         layout: str = "",
         actions: gymnasium.Space[Any] | None = None,
+        several: bool = False,
     ) -> None:
-        self._space, self._env_space = space, env_space
+        self._space, self._env_space, self._several = space, env_space, several
         self._convert: Callable[[Any], Any] | None = None
         if env_space is not None and env_space != space:
             side, convert, _ = observation_side(env_space, layout, actions)
@@ -69,6 +72,8 @@ class Observations:
         Raises:
             AgentError: the observations have other keys, another shape or another kind of numbers.
         """
+        if self._several and isinstance(obs, Mapping) and GLOBAL not in obs:
+            obs = {**obs, **self._no_state(obs)}
         forms: list[tuple[Any, Callable[[Any], Any]]] = [(self._space, lambda batch: batch)]
         if self._convert is not None:
             labels = list(_labels(obs, self._env_space))
@@ -77,6 +82,14 @@ class Observations:
             if (batch := _batch(obs, space)) is not None:
                 return convert(batch[0]), batch[1]
         raise AgentError(self._describe_mistake(obs))
+
+    def _no_state(self, obs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a `global_state` of zeros for one observation or a batch; nothing if the space has none."""
+        parts: Any = self._space
+        if STATE not in obs or GLOBAL not in parts.spaces:
+            return {}
+        rows = _to_array(obs[STATE]).shape[: -len(parts[STATE].shape)]
+        return {GLOBAL: np.zeros((*rows, *parts[GLOBAL].shape), parts[GLOBAL].dtype)}
 
     def _describe_mistake(self, obs: Any) -> str:
         forms = [_describe(space) for space in (self._space, self._convert and self._env_space) if space is not None]

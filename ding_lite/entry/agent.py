@@ -106,8 +106,9 @@ class Agent:
             load_model(self.policy, state, name)
         spec = setup.spec
         layout = setup.cfg.env.image_layout
+        several = self.policy.multi_agent or bool(self.config.policy.get("multi_agent"))
         self._observations = Observations(
-            spec.observation_space, spec.env_observation_space, layout, spec.env_action_space
+            spec.observation_space, spec.env_observation_space, layout, spec.env_action_space, several
         )
         assert spec.env_action_space is not None
         self._units = ActionUnits(spec.env_action_space, setup.cfg.env.act_scale)
@@ -128,6 +129,7 @@ class Agent:
             obs: an observation as the environment of `make_env` returns it, or a batch `[N, ...]`: an array, a tensor
                 on any device, a list, or a dict of these. Observations that the environment would only convert (labels
                 to one-hot vectors, integers to floats, images `[H, W, C]`) are taken too, unless it stacks frames.
+                Several agents do not need their `global_state` to act.
             deterministic: choose the best action. False: explore as the policy did when its checkpoint was written, by
                 sampling, noise, or epsilon at that env step.
 

@@ -174,13 +174,13 @@ def play(run: Path, weights: Path, episodes: int = 100) -> float:
     return evaluate_checkpoint(str(run / "total_config.py"), str(weights), CHECKED, episodes)["return_mean"]
 
 
-def learn(task: Task, policy: str, data: str, seed: int, folder: Path) -> float:
-    """Learn from a data set; return the mean return of the last weights."""
-    run, last = folder / f"{policy}_{data}_{seed}", task.iterations
+def learn(task: Task, policy: str, data: str, seed: int, folder: Path, last: int, cuda: bool) -> float:
+    """Learn from a data set for `last` iterations; return the mean return of the last weights."""
+    run = folder / f"{policy}_{data}_{seed}_{last}"
     if not (run / "return.json").exists():
         shutil.rmtree(run, ignore_errors=True)
         words = [f"exp_name={run}", "env.stop_value=None", "policy.num_threads=1", "policy.learn.train_epoch=100000"]
-        words += [f"env.env_id={task.env_id}", f"policy.learn.batch_size={task.batch_size}"]
+        words += [f"policy.cuda={cuda}", f"env.env_id={task.env_id}", f"policy.learn.batch_size={task.batch_size}"]
         words += ["policy.collect.data_type=hdf5", f"policy.collect.data_path={folder}/{data}.hdf5"]
         words += [f"policy.eval.evaluator.eval_freq={last}", *task.overrides.get(policy, ())]
         serial_pipeline_offline(task.config_of(policy), seed, max_train_iter=last, overrides=words)
@@ -195,6 +195,8 @@ def main() -> None:
     parser.add_argument("--policies", nargs="+", default=POLICIES)
     parser.add_argument("--data", nargs="+", choices=DATA, default=DATA)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--iterations", type=int, help="of each policy, instead of the task's")
+    parser.add_argument("--cuda", action="store_true", help="learn on a GPU")
     parser.add_argument("--folder", type=Path, default=Path("offline_scores"), help="with one for each task")
     args = parser.parse_args()
     limit_threads(1)
@@ -203,13 +205,14 @@ def main() -> None:
     if not (folder / "returns.json").exists():
         record(task, folder)
     told = json.loads((folder / "returns.json").read_text())
+    last = args.iterations or task.iterations
     low, span = told["random"], told["expert"] - told["random"]
     print(f"{task.env_id}: " + ", ".join(f"{name} {value:.1f}" for name, value in told.items()))
     print(f"| policy | {' | '.join(args.data)} |\n|---{'|---' * len(args.data)}|")
     for policy in args.policies:
         cells = []
         for data in args.data:
-            returns = [learn(task, policy, data, seed, folder) for seed in args.seeds]
+            returns = [learn(task, policy, data, seed, folder, last, args.cuda) for seed in args.seeds]
             cells.append(", ".join(f"{100 * (value - low) / span:.0f}" for value in returns))
         print(f"| `{policy}` | {' | '.join(cells)} |", flush=True)
 

@@ -87,6 +87,10 @@ def test_every_policy_acts_alone_and_in_batches_as_its_eval_mode(name: str, kind
         for got, all_N in zip(rows(action), rows(batch), strict=True):
             np.testing.assert_allclose(got, all_N[n], atol=1e-5)
     agent.reset()
+    if kind == "agents":
+        seen_N = {key: leaf for key, leaf in obs_N.items() if key != "global_state"}
+        np.testing.assert_array_equal(agent.act(seen_N), batch)
+        agent.reset()
     assert all(env.action_space.contains(agent.act(obs, deterministic=False)) for obs in each)
 
 
