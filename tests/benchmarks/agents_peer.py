@@ -166,8 +166,10 @@ def register_game(name: str) -> None:
             return self._seen(self._game.reset(seed=self._seed)[0])
 
         def step(self, action: Any) -> Any:
-            playing = zip(self._game.agents, np.asarray(action).flatten().tolist(), strict=True)
-            seen, rewards, *_ = self._game.step(dict(playing))
+            chosen = np.asarray(action).flatten().tolist()
+            # DI-engine plays an action that is masked now and then.
+            allowed = (each if each < n else 0 for each, n in zip(chosen, game.actions, strict=True))
+            seen, rewards, *_ = self._game.step(dict(zip(self._game.agents, allowed, strict=True)))
             reward, over = float(sum(rewards.values())), not self._game.agents
             self._return += reward
             info = {"eval_episode_return": self._return} if over else {}
