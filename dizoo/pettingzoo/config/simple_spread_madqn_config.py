@@ -18,7 +18,6 @@ simple_spread_madqn_config = EasyDict(
             lstm_type=None,
         ),
         discount_factor=0.9,
-        nstep=3,
         unroll_len=1,
         learn=dict(
             update_per_collect=2,
@@ -26,7 +25,6 @@ simple_spread_madqn_config = EasyDict(
             double_q=True,
         ),
         collect=dict(n_sample=32),
-        eval=dict(evaluator=dict(eval_freq=1000)),
         other=dict(
             eps=dict(decay=20000),
             replay_buffer=dict(replay_buffer_size=100_000),
