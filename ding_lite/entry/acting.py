@@ -85,8 +85,8 @@ class Observations:
 
     def _no_state(self, obs: Mapping[str, Any]) -> dict[str, Any]:
         """Return a `global_state` of zeros for one observation or a batch; nothing if the space has none."""
-        parts: Any = self._space
-        if STATE not in obs or GLOBAL not in parts.spaces:
+        parts: Mapping[str, Any] = self._space.spaces if isinstance(self._space, Dict) else {}
+        if STATE not in obs or not {STATE, GLOBAL} <= parts.keys():
             return {}
         rows = _to_array(obs[STATE]).shape[: -len(parts[STATE].shape)]
         return {GLOBAL: np.zeros((*rows, *parts[GLOBAL].shape), parts[GLOBAL].dtype)}
