@@ -39,6 +39,19 @@ def test_the_loss_is_that_of_the_algorithm_and_the_weighted_contrast(name: str) 
     torch.testing.assert_close(loss, plain + 0.3 * contrast)
 
 
+@pytest.mark.parametrize("nstep", [1, 3])
+def test_dqn_compares_a_last_observation_with_those_of_its_own_episode(nstep: int) -> None:
+    """Not with the first one of the next episode, also if it ended in a terminal state."""
+    cfg = compile_for("dqn_stdim", f"policy.nstep={nstep}")
+    block = parity.collect_block(cfg)
+    following, batch = next_obs(block).flatten(0, 1).tolist(), next(batches_of(parity.create_policy(cfg), cfg, block))
+    ends, seen = batch["next_obs"][batch["done"]].tolist(), block["obs"].flatten(0, 1).tolist()
+    terminal = block["done"].flatten().nonzero().squeeze(1)
+    assert ends
+    assert all(end in [following[i] for i in terminal] for end in ends)
+    assert not any(end in seen for end in ends)
+
+
 def test_ppo_compares_each_observation_with_the_one_that_followed_it() -> None:
     """Also at the end of an episode, and of a collect."""
     cfg = compile_for("ppo_stdim")

@@ -1,10 +1,10 @@
 """The storage of replay: a ring buffer of R rows, each with one step of N environments, in time order.
 
-Every key has one preallocated array. `next_obs` is not stored: it is the `obs` of the next row or, where a trajectory
-was truncated, an entry of a small side table. Of a frame stack, only the newest frame is stored. The other frames are
+Every key has one preallocated array. `next_obs` is not stored: it is the `obs` of the next row or, where an episode
+ended, an entry of a small side table. Of a frame stack, only the newest frame is stored. The other frames are
 read from earlier rows when a sample is made; frames before the start of the episode are zeros, as the policy saw them.
 
-Shapes: T rows of a rollout block, B places, K truncated episodes, S frames of a stack. A place is one number for a row
+Shapes: T rows of a rollout block, B places, K episodes that ended, S frames of a stack. A place is one number for a row
 and an environment, `row * N + n`.
 """
 
@@ -37,7 +37,7 @@ class Ring:
         columns: nested dict of `[R * N, ...]` tensors, empty before the first push. A column is a key of the rollout
             block that has one entry per step: `obs, action, reward, done, traj_flag`, and those that the policy adds.
         episode_step: `[R * N]`, env steps since the reset; an episode starts where it is 0.
-        finals: side table of the true last observations of truncated trajectories.
+        finals: side table of the true last observations of episodes that ended.
         slot: `[R * N]`, the place of each one in `finals`; -1 where there is none.
         cursor: the row that the next push writes first.
         size: number of rows that hold data.
@@ -117,10 +117,8 @@ class Ring:
         self._put_finals(place_K, tree_map(to_single, obs))
 
     def _put_finals(self, place_K: Tensor, obs: Any) -> None:
-        """Store the last observations of truncated trajectories, except those that are known already."""
-        # The trajectory of a lost life may have one: with `ignore_done`, it is not done, and bootstraps from it.
-        unknown_K = ~self.columns["done"][place_K] & (self.slot[place_K] < 0)
-        chosen = unknown_K.nonzero().squeeze(1)
+        """Store the last observations of episodes, except those that are known already."""
+        chosen = (self.slot[place_K] < 0).nonzero().squeeze(1)
         if len(chosen):
             obs = tree_map(lambda leaf: leaf.to(chosen.device)[chosen], self._newest_frame(obs, 1))
             self.slot[place_K[chosen]] = self.finals.put(obs, len(chosen))
@@ -170,7 +168,7 @@ class Ring:
         return self._stacks(place_B, place_B, 0)
 
     def successors(self, place_B: Tensor) -> Any:
-        """Return the observations that follow these places, `[B, ...]`; they are meaningless where `done` is True."""
+        """Return the true observations that follow these places, `[B, ...]`, also where an episode ended."""
         obs = self._stacks(self.later(place_B, 1), place_B, 1)
         if self.finals.capacity:
             slot_B = self.slot[place_B]

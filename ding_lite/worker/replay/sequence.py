@@ -29,8 +29,7 @@ class SequenceView:
     * `done` `[L, B]`: whether the last summed step was terminal.
     * `value_gamma` `[L, B]`: the discount of the value that follows, gamma^(number of summed rewards).
     * `last_step` `[L, B]`: the row of the last summed step, 0 to T - 1.
-    * `last_obs` `[B, ...]`: the observation after the last row. If the trajectory was truncated there, it is the true
-      final observation; if it ended there in a terminal state, it is meaningless.
+    * `last_obs` `[B, ...]`: the true observation after the last row, also where an episode ended.
     * `final_obs` `[K, ...]` and `final_index` `[K]`, only if trajectories were truncated in earlier rows: their K true
       final observations, and their places `t * B + b`.
 
@@ -74,7 +73,8 @@ class SequenceView:
             state = ring.columns["prev_state"]
             batch["prev_state"] = tree_map(lambda column: column.index_select(0, drawn["index"]), state)
         batch["last_obs"] = ring.successors(place_TB[-1])
-        final_index = (ring.slot[place_TB[:-1]].flatten() >= 0).nonzero().squeeze(1)
+        bootstraps = (ring.slot[place_TB] >= 0) & ~batch["done"]
+        final_index = bootstraps[:-1].flatten().nonzero().squeeze(1)
         if len(final_index):
             batch["final_index"], batch["final_obs"] = final_index, ring.successors(place_M[final_index])
         return batch | self._sum_rewards(batch)

@@ -125,8 +125,7 @@ def check_transitions(buffer: ReplayBuffer, history: History, nstep: int, number
         assert batch["done"][b].item() == expected["done"]
         assert batch["value_gamma"][b].item() == pytest.approx(expected["value_gamma"])
         np.testing.assert_array_equal(batch["obs"][b], history.observed(expected["obs"]))
-        if not expected["done"]:  # a terminal state's successor has no value
-            np.testing.assert_array_equal(batch["next_obs"][b], history.observed(expected["next_obs"]))
+        np.testing.assert_array_equal(batch["next_obs"][b], history.observed(expected["next_obs"]))
     return seen
 
 
@@ -153,8 +152,7 @@ def check_sequences(buffer: ReplayBuffer, history: History, nstep: int = 1, numb
             assert batch["done"][t, b].item() == expected["done"]
             assert batch["value_gamma"][t, b].item() == pytest.approx(expected["value_gamma"])
             assert batch["last_step"][t, b].item() == expected["last"] - time
-        if not step["done"]:  # a terminal state's successor has no value
-            np.testing.assert_array_equal(batch["last_obs"][b], history.observed(step["following"]))
+        np.testing.assert_array_equal(batch["last_obs"][b], history.observed(step["following"]))
     assert ("final_index" in batch) == bool(finals)
     if finals:
         assert batch["final_index"].tolist() == sorted(finals)

@@ -38,7 +38,7 @@ def test_the_side_table_of_last_observations_does_not_grow_for_ever() -> None:
     history, ring = History(num_envs=4, stack=1), Ring(20, 4)
     for _ in range(100):
         ring.push(history.play(5))
-    assert len(ring.finals.obs) <= 64  # 80 places, one in ten truncated: 8 expected, doubling from 16
+    assert len(ring.finals.obs) <= 64  # 80 places, one in five is the last of an episode: 16 expected, doubling from 16
 
 
 def test_a_block_of_more_rows_than_the_ring_has_is_an_error() -> None:
