@@ -97,6 +97,12 @@ def _check_pairs(cfg: EasyDict) -> None:
         raise ConfigError(f"{sc.BUFFER}.type='{buffer_type}' contradicts policy.priority={priority}: set one of them.")
     if size is not None:
         _check_capacity(cfg, size)
+    changes = "env.norm_reward" if cfg.env.norm_reward.use_norm else "reward_model" if "reward_model" in cfg else ""
+    if buffer_type == "sqil" and changes:
+        raise ConfigError(
+            f"{changes} would change the rewards of {sc.BUFFER}.type='sqil', which are 1 for the expert's steps and 0 "
+            "for the policy's own, whatever the environment's are: leave it out."
+        )
 
 
 def _check_capacity(cfg: EasyDict, size: int) -> None:

@@ -122,6 +122,10 @@ REDUNDANT_KEYS = {
     "policy.collect.n_sample": ("policy.collect.data_path", "this policy learns from a data set"),
     "policy.collect.n_episode": ("policy.unroll_len", "policy.collect.n_sample counts sequences, which replay stores"),
     "policy.collect.unroll_len": ("policy.learn.value_rescale", "policy.burnin_step and policy.unroll_len say it"),
+    **dict.fromkeys(
+        ("policy.collect.reward_norm", "env.reward_norm"),
+        ("policy.rtg_scale", "returns are in the environment's units, as policy.rtg_target is"),
+    ),
 }
 # The names of keys used here, and older or alternative ones.
 _RENAMED = {

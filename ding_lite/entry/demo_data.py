@@ -1,9 +1,10 @@
 """Recording the episodes of a trained policy as a data set.
 
-The columns are `obs, action, reward, next_obs, done, traj_flag`, and the rows of a trajectory are adjacent. Rewards are
-the true ones. Actions are those that the environment got, in its own units. The `next_obs` of a truncated episode is
-its true last observation. `done` means terminated. `traj_flag` is True wherever a trajectory is cut, including the end
-of the recording. An episode whose environment failed is truncated.
+The columns are `obs, action, reward, next_obs, done, traj_flag, unfinished`, and the rows of a trajectory are adjacent.
+Rewards are the true ones, neither clipped nor changed by `env.wrappers`. Actions are those that the environment got, in
+its own units. The `next_obs` of a truncated episode is its true last observation. `done` means terminated. `traj_flag`
+is True wherever a trajectory is cut, including the end of the recording; `unfinished` is True in all rows of the
+trajectories that this end has cut. An episode whose environment failed is truncated.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from ding_lite.entry.keeper import LONG_TRAINED, load_model, trained_env_steps
 from ding_lite.entry.setup import RunSetup, policy_process, prepare_run
 from ding_lite.envs import derive_seeds
 from ding_lite.envs.actions import ActionUnits
+from ding_lite.envs.wrappers import TRUE_REWARD
 from ding_lite.policy import Policy
 from ding_lite.rl_utils.policy_gradient import first_episodes
 from ding_lite.torch_utils.minibatch import next_obs
@@ -36,7 +38,7 @@ from ding_lite.utils.ranks.heartbeat import heartbeat
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import EpisodeCollector, SampleCollector
-from ding_lite.worker.offline.files import UNITS, check_target, count_rows, write_columns, write_minari
+from ding_lite.worker.offline.files import UNFINISHED, UNITS, check_target, count_rows, write_columns, write_minari
 
 BEST = os.path.join("ckpt", "ckpt_best.pth.tar")  # relative to an experiment directory
 
@@ -156,9 +158,10 @@ class Recorder:
         return self._policy.act(obs, self._explore, **kwargs)
 
     def to_row(self, obs: Any, output: dict[str, Any], timestep: SimpleNamespace) -> dict[str, Any]:
-        self._policy.see_reward(timestep.reward, self._explore)
-        row = {key: getattr(timestep, key) for key in ("reward", "done", "traj_flag")}
-        return {"obs": obs, "action": output["action"], **row}
+        reward_N = timestep.info[TRUE_REWARD]
+        self._policy.see_reward(reward_N, self._explore)
+        flags = {"done": timestep.done, "traj_flag": timestep.traj_flag}
+        return {"obs": obs, "action": output["action"], "reward": reward_N.astype(np.float32), **flags}
 
     def reset(self, env_id: np.ndarray | None = None) -> None:
         self._policy.reset(env_id, self._explore)
@@ -204,11 +207,14 @@ def _to_columns(block: dict[str, Any], number: int | None) -> dict[str, Any]:
     cut_TN = block["traj_flag"].clone()
     cut_TN[-1] = True
     columns = {key: block[key] for key in ("obs", "action", "reward", "done")}
-    columns |= {"next_obs": next_obs(block), "traj_flag": cut_TN}
+    columns |= {"next_obs": next_obs(block), "traj_flag": cut_TN, UNFINISHED: cut_TN & ~block["traj_flag"]}
     counted_TN = torch.ones_like(cut_TN) if number is not None else first_episodes(block["final_index"], *cut_TN.shape)
     row_M = counted_TN.T.flatten().nonzero().squeeze(1)[:number]
     rows = tree_map(lambda leaf: leaf.transpose(0, 1).flatten(0, 1)[row_M].numpy(), columns)
+    rows[UNFINISHED][-1:] |= ~rows["traj_flag"][-1:]
     rows["traj_flag"][-1:] = True
+    end_K = np.flatnonzero(rows["traj_flag"])
+    rows[UNFINISHED] = rows[UNFINISHED][end_K].repeat(np.diff(end_K, prepend=-1))  # of all rows of a trajectory
     return rows
 
 

@@ -175,8 +175,9 @@ def create_feed(
     stack.callback(loader.close)
     feed = BatchFeed(loader, lambda: guard.requested)
     lines = {
-        "data set": f"{setup.cfg.policy.collect.data_path}: {len(dataset):,} transitions, "
-        f"{share:,} a rank; {workers} loader process(es) a rank",
+        "data set": f"{setup.cfg.policy.collect.data_path}: {len(dataset):,} transitions"
+        + f" ({dataset.left_out:,} steps with an unknown end are left out)" * bool(dataset.left_out)
+        + f", {share:,} a rank; {workers} loader process(es) a rank",
         "batch": f"{learn.batch_size} a rank, {learn.batch_size * world} global, {learn.train_epoch} epochs",
         "environments": f"{setup.cfg.env.evaluator_env_num} evaluate",
     }
@@ -221,13 +222,9 @@ def _read(cfg: EasyDict, spec: EnvSpec) -> OfflineDataset:
         reward_norm=policy.collect.get("reward_norm", ""),
         length=policy.get("context_len"),
     )
-    if "next_obs" in policy_cls.required_columns and policy.learn.ignore_done and "next_obs" not in dataset.columns:
-        raise ConfigError(
-            "policy.learn.ignore_done=True bootstraps from the observation after a terminal step, but the data set "
-            f"'{policy.collect.data_path}' has no column next_obs: add it, or set ignore_done=False."
-        )
     assert spec.env_action_space is not None
-    dataset.fit(spec.observation_space, ActionUnits(spec.env_action_space, cfg.env.act_scale))
+    units = ActionUnits(spec.env_action_space, cfg.env.act_scale)
+    dataset.fit(spec.observation_space, units, policy.learn.ignore_done)
     share, batch_size = len(dataset) // get_world_size(), policy.learn.batch_size
     if batch_size > share:
         raise ConfigError(

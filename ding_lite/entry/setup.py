@@ -205,7 +205,8 @@ class RunSetup:
                 "without priorities: set policy.priority=False."
             )
         assert self.spec.env_action_space is not None
-        replay.fit(self.spec.observation_space, ActionUnits(self.spec.env_action_space, cfg.env.act_scale))
+        units = ActionUnits(self.spec.env_action_space, cfg.env.act_scale)
+        replay.fit(self.spec.observation_space, units, policy.learn.ignore_done)
         if policy.get("cuda_graph") == "auto" and replay.ring.device.type == "cuda":
             replay.graphs = CudaGraphs(), CudaGraphs()
         return replay

@@ -121,7 +121,8 @@ class EpisodeMonitor(VectorWrapper):
         obs, reward_N, terminated_N, truncated_N, raw_info = self.env.step(actions)
         obs = self._fit(obs, "step returned obs", self.num_envs)
         info = {key: value for key, value in raw_info.items() if key not in OWN_KEYS}
-        self._return_N += raw_info.get(TRUE_REWARD, reward_N)  # only `env.wrappers` make a difference
+        info[TRUE_REWARD] = raw_info.get(TRUE_REWARD, reward_N)  # only `env.wrappers` make a difference
+        self._return_N += info[TRUE_REWARD]
         if not is_finite(self._return_N):  # wrappers and signs may hide that a reward is infinite
             check_finite(self._return_N, f"{self._name}: step returned rewards")
         self._length_N += 1

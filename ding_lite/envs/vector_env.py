@@ -7,7 +7,8 @@ the number of those whose episode ended in a step:
   next one.
 * `obs [N, ...]`, or a dict of such arrays, may be overwritten by the next `step` or `reset`. Copy it to keep it longer.
 * `reward [N]` is float32. `terminated [N]` and `truncated [N]` are bool; a lost life or a point is neither.
-* `info["episode_return"] [N]` float64 and `info["episode_length"] [N]` int64 are the sum of unclipped rewards and the
+* `info[TRUE_REWARD] [N]` is the reward before `clip_rewards` and below the wrappers of `env.wrappers`, see `wrappers`.
+* `info["episode_return"] [N]` float64 and `info["episode_length"] [N]` int64 are the sum of these rewards and the
   number of steps of the running episode, this step included; where an episode ended, of that episode.
 * `info["final_obs"] [K, ...]` is a copy of the last observations of the ended episodes, in the order of their
   environments. It is absent if none ended.
@@ -21,7 +22,6 @@ the number of those whose episode ended in a step:
   running episodes, see `restorable`.
 * What environments return is checked against their spaces in every step, see `returned`. A value that does not fit, or
   a number that is not finite, ends the run with an `EnvError`.
-* With `env.wrappers`, the sum of unclipped rewards is that of the rewards below the wrappers, see `wrappers`.
 * If an environment fails and the engine survives, the episode is truncated with reward 0, and `final_obs` is its last
   observation.
 * Everything else that the environments put into `info` is passed on as gymnasium batches it, except that values of

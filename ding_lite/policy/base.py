@@ -298,7 +298,7 @@ class Policy(Checkpointed):
         self._reset_eval(env_id)
 
     def see_reward(self, reward: np.ndarray, explore: bool = True) -> None:
-        """Take the rewards `[N]` of the actions that `act` returned last; only policies that ask for a return do."""
+        """Take the true rewards `[N]` of the last actions of `act`; only policies that ask for a return do."""
 
     def evaluating(self) -> AbstractContextManager[None]:
         """Return a context manager for evaluations: in it, networks have averaged weights if `eval.average` is set."""

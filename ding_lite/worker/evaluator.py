@@ -15,6 +15,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from ding_lite.envs.restorable import same_rows
+from ding_lite.envs.wrappers import TRUE_REWARD
 from ding_lite.utils.checkpoint.file import storable, to_arrays, to_tensors
 from ding_lite.utils.ranks.collectives import broadcast_object_list
 from ding_lite.utils.ranks.heartbeat import heartbeat
@@ -146,8 +147,8 @@ class Evaluator:
                 reported, before = time.monotonic(), (len(returns), tree_map(np.array, obs))
             n_step += 1
             action = self._policy.act(obs, explore=False)["action"]
-            obs, reward, terminated, truncated, info = self._env.step(tree_map(lambda leaf: leaf.cpu().numpy(), action))
-            self._policy.see_reward(reward, explore=False)
+            obs, _, terminated, truncated, info = self._env.step(tree_map(lambda leaf: leaf.cpu().numpy(), action))
+            self._policy.see_reward(info[TRUE_REWARD], explore=False)
             length_N, ended_N = info["episode_length"], terminated | truncated
             if n_step % LONG_EPISODE == 0 and self._warns and (longest := length_N.max()) >= LONG_EPISODE:
                 logger.warning(IS_LONG, longest, self._longest)

@@ -77,12 +77,35 @@ def test_every_row_is_a_true_step_chosen_as_in_evaluation() -> None:
     assert np.array_equal(data["next_obs"][:-1][goes_on], data["obs"][1:][goes_on])
     truncated = data["traj_flag"] & ~data["done"]
     assert truncated[-1]
+    ends = np.flatnonzero(data["traj_flag"])
+    lengths = np.diff(ends, prepend=-1)
+    cut = ~data["done"][ends] & (lengths < 15)  # neither ended nor met the time limit
+    assert cut[-1]
+    assert not cut.all()
+    assert np.array_equal(data["unfinished"], cut.repeat(lengths))
     assert 1 < data["done"].sum() + truncated.sum() < 50
     about: Any = data["attributes"]
     assert (about["env_id"], about["policy"], about["seed"], about["explore"]) == ("CartPole-v0", "dqn", 0, False)
     assert about["source"] == BEST
     assert about["return_mean"] == figures["return_mean"] < 16
     assert about["transitions"] == figures["transitions"] == 100
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:minari")
+@pytest.mark.parametrize("path", ["demo.npz", "cartpole/cut-v0"])
+def test_what_the_end_of_a_recording_cuts_gives_no_returns(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if path.endswith("-v0"):
+        pytest.importorskip("minari")
+        monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    record(path)
+    record("same.hdf5")
+    pieces, same = read_dataset(path, length=5), read("same.hdf5")
+    assert pieces.left_out == same["unfinished"].sum() > 0
+    batch = pieces.gather(torch.arange(len(pieces)))
+    finished = same["obs"][~same["unfinished"]]
+    assert np.array_equal(batch["obs"][:, 0], finished)
 
 
 def test_whole_episodes_only(capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,6 +118,7 @@ def test_whole_episodes_only(capsys: pytest.CaptureFixture[str]) -> None:
     assert figures["return_mean"] == pytest.approx(lengths.mean())
     assert ((lengths == 15) | data["done"][ends]).all()
     check_against_cartpole(data)
+    assert not data["unfinished"].any()
     assert (
         f"{lengths.sum()} transitions, 6 episodes with mean return {lengths.mean():.2f}: demo.hdf5"
         in capsys.readouterr().out

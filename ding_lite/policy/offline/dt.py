@@ -7,7 +7,8 @@ the end, and predicts their actions:
 
 The mean is over the steps of sequences that start anywhere in a trajectory; the loss is the squared error of continuous
 actions, and the cross entropy of discrete ones. To play well, the policy is asked for a large return: R_0 is
-`rtg_target`, and R falls by each reward, see `Policy.see_reward`.
+`rtg_target`, and R falls by each reward, see `Policy.see_reward`. All of these are in the environment's true units: the
+rewards of the data set, the return that is asked for, and the rewards that are seen.
 
 Logged figures:
 
@@ -47,7 +48,7 @@ class DTPolicy(Policy):
             type="dt",
             context_len=Key(20, "K: env steps that the transformer sees", low=1),
             rtg_scale=Key(1000.0, "returns-to-go are divided by this number", above=0),
-            rtg_target=Key(None, "return that evaluations ask for; None: rtg_scale", type=float),
+            rtg_target=Key(None, "true return that evaluations ask for; None: rtg_scale", type=float),
             model=dict(
                 n_blocks=Key(3, "layers of the transformer", low=1),
                 h_dim=Key(128, "features of a token, a multiple of n_heads", low=1),
@@ -64,7 +65,7 @@ class DTPolicy(Policy):
             ),
         ),
     )
-    config_without = NOT_OF_DATASETS
+    config_without = (*NOT_OF_DATASETS, "collect.reward_norm")
     model_type = "dt"
     learns_from = "dataset"
     action_spaces = (gymnasium.spaces.Discrete, gymnasium.spaces.Box)

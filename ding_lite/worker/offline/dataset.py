@@ -18,7 +18,7 @@ from ding_lite.envs.actions import ActionUnits, bounds_of
 from ding_lite.envs.masks import MASK
 from ding_lite.rl_utils.common import discounts, nstep_sums
 from ding_lite.utils.tree import tree_leaves, tree_map
-from ding_lite.worker.offline.files import PADDING, Columns, DatasetError, count_rows, flatten, open_columns
+from ding_lite.worker.offline.files import PADDING, UNFINISHED, Columns, DatasetError, count_rows, flatten, open_columns
 
 TRANSITION = ("obs", "action", "reward", "next_obs", "done")
 NAMES = {  # the names that files may use for a column; the first is ours and DI-engine's
@@ -31,7 +31,7 @@ NAMES = {  # the names that files may use for a column; the first is ours and DI
 }
 ROUNDING = 5e-4  # how far an action may exceed the bounds of a Box, relative to its width
 ROWS_AT_ONCE = 2**16  # rows read at once in a pass over the whole data set
-FLAGS = ("done", "traj_flag", PADDING)
+FLAGS = ("done", "traj_flag", PADDING, UNFINISHED)
 REWARD_SHIFTS = {"iql_antmaze": (1.0, 1.0), "cql_antmaze": (0.5, 4.0), "antmaze": (0.25, 2.0)}  # (r - first) * second
 
 
@@ -46,22 +46,21 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
     * `value_gamma`: the discount of the value of `next_obs`.
     * all other columns, unchanged.
 
-    A row without a known next observation cannot start a transition, and sums end before it.
+    A row without a known next observation cannot start a transition, and sums end before it. A terminal row needs none.
 
     Give a `DataLoader` over it `collate_fn=lambda batch: batch`, because `__getitems__` already collates.
 
     Args:
         columns: nested arrays or tensors `[R, ...]`. `done` means terminated: there is no bootstrap. A trajectory ends
             where `done` or `traj_flag` is True. Without `next_obs`, the `obs` of the next row is used; then the next
-            observation of the last row, and of rows with `traj_flag` but without `done`, is unknown.
+            observation of the last row of a trajectory is unknown, unless a row of `padding` holds it.
         nstep: largest number of rewards that are summed.
         gamma: discount per env step.
         source: the data set's name in messages.
-        ignore_done: bootstrap at terminal states too. Terminal rows then need a known next observation; without
-            `next_obs` they cannot start a transition.
+        ignore_done: bootstrap at terminal states too. Terminal rows then need a known next observation.
         action_units: the units of the actions, 'env' or 'policy'; empty: unknown.
         reward_norm: how rewards change before they are summed. 'normalize': their mean is 0 and their variance 1;
-            'iql_locomotion': the returns of whole trajectories differ by at most 1000 (Kostrikov et al. 2021,
+            'iql_locomotion': the returns of finished trajectories differ by at most 1000 (Kostrikov et al. 2021,
             arXiv:2110.06169); 'ones': each is 1; or one of `REWARD_SHIFTS`; empty: not at all.
 
     Attributes:
@@ -82,6 +81,7 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         reward_norm: str = "",
     ) -> None:
         self.source, self._action_units, self._reward_norm = source, action_units, reward_norm
+        self._has_successors = True  # whether the next observations of all steps are known
         self.columns = columns = {key: self._to_tensors(key, value) for key, value in columns.items()}
         self._check_columns()
         self._now = {key: value for key, value in columns.items() if key not in ("next_obs", *FLAGS)}
@@ -101,18 +101,19 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         """Find the rows where transitions start and end, and sum the rewards."""
         done_R = self.columns["done"]
         ends_R = self._ends(exactly=nstep > 1 or self._reward_norm == "iql_locomotion")
-        cut_R = ends_R
+        cut_R, unknown_R = ends_R, torch.zeros_like(ends_R)  # unknown: rows whose next observation the file lacks
         if "next_obs" not in self.columns:
-            unknown_R = ends_R if ignore_done else ends_R & ~done_R  # their next observation is needed and unknown
-            self._start = (~unknown_R).nonzero().squeeze(1) if unknown_R.any() else None
-            cut_R = ends_R | torch.cat([unknown_R[1:], ends_R[-1:]])
+            unknown_R = ends_R & ~torch.cat([self._padding()[1:], ~ends_R[-1:]])
+            needed_R = unknown_R if ignore_done else unknown_R & ~done_R
+            self._start = (~needed_R).nonzero().squeeze(1) if needed_R.any() else None
+            cut_R = ends_R | torch.cat([needed_R[1:], ends_R[-1:]])
+            self._has_successors = not (unknown_R & ~self._padding()).any()
         if "reward" not in self.columns:
             return
         last_R, self._now["reward"], self._now["value_gamma"] = _sum_rewards(self._rewards(ends_R), cut_R, nstep, gamma)
         self._now["done"] = done_R[last_R]
         if "next_obs" not in self.columns:
-            next_R = torch.where(self._now["done"], last_R, last_R + 1)
-            self._next, self._next_row = self.columns["obs"], next_R.clamp(max=len(done_R) - 1)  # the last starts none
+            self._next, self._next_row = self.columns["obs"], torch.where(unknown_R[last_R], last_R, last_R + 1)
         elif nstep > 1:
             self._next_row = last_R
 
@@ -126,14 +127,14 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         if kind in REWARD_SHIFTS:
             shift, factor = REWARD_SHIFTS[kind]
             return (reward_R - shift) * factor
-        step_R = ~self.columns[PADDING] if PADDING in self.columns else torch.ones_like(ends_R)
+        step_R = ~self._padding()
         if kind == "normalize":
             known = reward_R[step_R].double()
             shift, spread = known.mean().item(), known.std(correction=0).item()
         else:
-            number_R = torch.cat([ends_R[:1] * 0, ends_R[:-1]]).cumsum(0)  # of each row's trajectory
-            returns = torch.zeros(int(number_R[-1]) + 1, dtype=torch.float64).index_add_(0, number_R, reward_R.double())
-            returns = returns[number_R[step_R].unique()]
+            last_R = _last_rows(ends_R)
+            return_R = torch.zeros(len(last_R), dtype=torch.float64).index_add_(0, last_R, reward_R.double())
+            returns = return_R[last_R[step_R & self._finished(last_R)].unique()]
             shift, spread = 0.0, (returns.max() - returns.min()).item() / 1000.0
         if spread == 0.0:
             raise self._fault("reward", f"different values for policy.collect.reward_norm='{kind}'", "equal ones")
@@ -156,8 +157,32 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
                 ends_R[:-1] |= (obs[1:] != next_obs[:-1])[:, None].flatten(1).any(1)
         return ends_R
 
+    def _finished(self, last_R: Tensor) -> Tensor:
+        """Return a mask `[R]` of the rows of finished trajectories; `last_R` are the last rows of their trajectories.
+
+        A trajectory that the recording cut is not finished: the column `unfinished` is true, or the file ends without
+        a flag. What is not recorded of it would be missing in its return.
+        """
+        open_R = self.columns.get(UNFINISHED, torch.zeros_like(self.columns["done"])).clone()
+        open_R[-1] |= not any(self.columns[flag][-1] for flag in ("done", "traj_flag") if flag in self.columns)
+        finished_R = ~open_R[last_R]
+        if not finished_R.any():
+            raise DatasetError(
+                f"Data set '{self.source}' holds {count_rows(self.columns)} rows, but no trajectory ends in them, so "
+                "that no return is known: expected 'done' or 'traj_flag' in the last row of a trajectory."
+            )
+        return finished_R
+
+    def _padding(self) -> Tensor:
+        return self.columns.get(PADDING, torch.zeros(count_rows(self.columns), dtype=torch.bool))
+
     def __len__(self) -> int:
         return count_rows(self.columns) if self._start is None else len(self._start)
+
+    @property
+    def left_out(self) -> int:
+        """The number of env steps that start no sample, because something is not known of what followed them."""
+        return int((~self._padding()).sum()) - len(self)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         return tree_map(lambda leaf: leaf[0], self.gather(torch.tensor([index])))
@@ -187,17 +212,23 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
             kept = ~self.columns[PADDING][part] if PADDING in self.columns else slice(None)
             yield tree_map(lambda column: column[part][kept], self.columns["obs"])  # noqa: B023 (called at once)
 
-    def fit(self, observation_space: gymnasium.Space[Any], units: ActionUnits) -> None:
+    def fit(self, observation_space: gymnasium.Space[Any], units: ActionUnits, ignore_done: bool = False) -> None:
         """Compare the columns with an environment's spaces, and convert the actions to the policy's units.
 
         Args:
             observation_space: the observations of the policy.
             units: the units of the environment's actions.
+            ignore_done: whether the policy bootstraps at terminal states too.
 
         Raises:
             DatasetError: shapes or keys differ, an action is not in the space, or the units of the actions are unknown
-                and it matters which they are.
+                and it matters which they are; or what followed terminal states is needed and unknown.
         """
+        if ignore_done and not self._has_successors:
+            raise DatasetError(
+                "policy.learn.ignore_done=True bootstraps from the observation after a terminal step, but the data set "
+                f"'{self.source}' has no column next_obs: add it, or set ignore_done=False."
+            )
         for key in ("obs", "next_obs"):
             if key in self.columns:
                 self._check_space(key, self.columns[key], observation_space)
@@ -319,28 +350,28 @@ class SequenceDataset(OfflineDataset):
 
     A piece has `obs` and `action`, and `[B, K]`:
 
-    * `rtg`: the sum of the rewards from the step to the end of its trajectory.
+    * `rtg`: the sum of the rewards from the step to the end of its trajectory, in the data set's units.
     * `timestep`: the number of the step in its trajectory, from 0.
     * `valid`: False after the end of the trajectory, where the last step is repeated.
+
+    An unfinished trajectory, whose return is not known, is left out.
 
     Args:
         columns: see `OfflineDataset`; `next_obs` only shows the ends of trajectories, if there is no `traj_flag`.
         length: K.
-        **options: further arguments of `OfflineDataset`.
+        source: the data set's name in messages.
+        action_units: see `OfflineDataset`.
     """
 
-    def __init__(self, columns: dict[str, Any], length: int, **options: Any) -> None:
-        super().__init__(columns, **options)
+    def __init__(self, columns: dict[str, Any], length: int, source: str = "columns", action_units: str = "") -> None:
+        super().__init__(columns, source=source, action_units=action_units)
         columns, row_R = self.columns, torch.arange(len(self.columns["done"]))
-        ends_R = self._ends(exactly=True)
-        if PADDING in columns:
-            ends_R[:-1] |= columns[PADDING][1:]
-            self._start = (~columns[PADDING]).nonzero().squeeze(1)
-        else:
-            self._start = None
+        padding_R, ends_R = self._padding(), self._ends(exactly=True)
+        ends_R[:-1] |= padding_R[1:]
         first_R = torch.where(torch.cat([torch.ones(1, dtype=torch.bool), ends_R[:-1]]), row_R, 0).cummax(0).values
-        self._last_R = torch.where(ends_R, row_R, len(row_R)).flip(0).cummin(0).values.flip(0)
-        reward_R = self._rewards(ends_R).double()
+        self._last_R = _last_rows(ends_R)
+        self._start = (self._finished(self._last_R) & ~padding_R).nonzero().squeeze(1)
+        reward_R = columns["reward"].double()
         total_R = reward_R.cumsum(0)
         self._now = {key: columns[key] for key in ("obs", "action")}
         self._now["rtg"] = (total_R[self._last_R] - total_R + reward_R).float()
@@ -348,7 +379,8 @@ class SequenceDataset(OfflineDataset):
         self._step_K = torch.arange(length)
 
     def gather(self, index_B: Tensor, out: dict[str, Any] | None = None) -> dict[str, Any]:
-        row_B = index_B if self._start is None else self._start[index_B]
+        assert self._start is not None
+        row_B = self._start[index_B]
         row_BK, last_B1 = row_B[:, None] + self._step_K, self._last_R[row_B, None]
         row, shape = row_BK.minimum(last_B1).flatten(), row_BK.shape
         flat = out and {key: tree_map(lambda leaf: leaf.flatten(0, 1), out[key]) for key in self._now}
@@ -358,6 +390,11 @@ class SequenceDataset(OfflineDataset):
 
 
 WIDE = ("u2", "u4", "u8")  # types that torch hardly supports
+
+
+def _last_rows(ends_R: Tensor) -> Tensor:
+    """Return the last row of each row's trajectory, `[R]`; `ends_R` masks the last rows."""
+    return torch.where(ends_R, torch.arange(len(ends_R)), len(ends_R)).flip(0).cummin(0).values.flip(0)
 
 
 def _sum_rewards(reward_R: Tensor, cut_R: Tensor, nstep: int, gamma: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -391,7 +428,7 @@ def read_dataset(
     without `action_units`, the data set's attribute of this name says them. Those of `collect_demo_data` have it, and
     Minari's actions are always in the environment's units.
 
-    With a `length`, it is a `SequenceDataset` of pieces of so many steps.
+    With a `length`, it is a `SequenceDataset` of pieces of so many steps, whose rewards are neither summed nor changed.
 
     Raises:
         DatasetError: see `OfflineDataset`; or the file is missing, is damaged, or lacks a column.
@@ -407,13 +444,11 @@ def read_dataset(
                 f"Data set '{path}' has neither 'next_obs' nor 'traj_flag' nor 'timeouts', so the ends of its "
                 f"trajectories are unknown: add one of them (all False if only terminal states end them). {_has(file)}"
             )
-        if PADDING in file.names:
-            columns[PADDING] = file.read(PADDING)
+        columns |= {flag: file.read(flag) for flag in (PADDING, UNFINISHED) if flag in file.names}
         units = action_units or file.action_units
-        options: dict[str, Any] = dict(source=path, action_units=units, reward_norm=reward_norm)
         if length is not None:
-            return SequenceDataset(columns, length, **options)
-        return OfflineDataset(columns, nstep, gamma, ignore_done=ignore_done, **options)
+            return SequenceDataset(columns, length, path, units)
+        return OfflineDataset(columns, nstep, gamma, path, ignore_done, units, reward_norm)
 
 
 def _read(file: Columns, names: dict[str, Any], name: str, path: str) -> Any:

@@ -31,6 +31,7 @@ MINARI_ID = re.compile(r"-v\d+$")
 ATTRIBUTES = "attributes"  # name under which .npz files and directories keep HDF5's attributes
 UNITS = "action_units"  # attribute of a data set
 PADDING = "padding"  # column that is True in rows that hold an observation, but no step
+UNFINISHED = "unfinished"  # column that is True in the rows of a trajectory that the end of the recording has cut
 
 
 class DatasetError(ConfigError):
@@ -147,6 +148,7 @@ def _open_minari(path: str) -> Iterator[Columns]:
             "done": _pad(episode.terminations),
             "traj_flag": padding,  # the last step has a successor, whether truncated or not
             PADDING: padding,
+            UNFINISHED: (episode.infos or {}).get(UNFINISHED, np.zeros_like(padding)),
         }
         for name, array in flatten(columns):
             parts.setdefault(name, []).append(np.asarray(array))
@@ -251,7 +253,7 @@ def write_minari(path: str, columns: dict[str, Any], spaces: dict[str, Any], att
                 rewards=episode["reward"],
                 terminations=done,
                 truncations=episode["traj_flag"] & ~done,
-                infos={},
+                infos={UNFINISHED: np.full(len(done) + 1, episode[UNFINISHED][-1])},
             )
         )
         start = stop

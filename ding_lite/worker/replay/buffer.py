@@ -134,8 +134,8 @@ class ReplayBuffer:
         """Set the priorities `[B]` of samples; `index` `[B]` is that of their batch."""
         self.sampler.update(index, priority)
 
-    def fit(self, observation_space: gymnasium.Space[Any], units: ActionUnits) -> None:
-        """Fit what the buffer has read from elsewhere to an environment, see `OfflineDataset.fit`; here nothing."""
+    def fit(self, observation_space: gymnasium.Space[Any], units: ActionUnits, ignore_done: bool = False) -> None:
+        """Fit what the buffer has read from elsewhere to a run, see `OfflineDataset.fit`; here nothing."""
 
     def truncate(self, env_index_K: Tensor, obs: Any) -> None:
         """Truncate the running trajectories of some environments after the newest row, see `Ring.truncate`.
@@ -202,7 +202,7 @@ class TransitionView:
 
     * `reward`: the discounted sum of up to n rewards; it ends where the trajectory is cut.
     * `done`, `traj_flag`: those of the last summed step.
-    * `next_obs`, if asked for: the observation after the last summed step; it is meaningless where `done` is True.
+    * `next_obs`, if asked for: the true observation after the last summed step, also where an episode ended.
     * `value_gamma`: the discount of the value of `next_obs`, gamma^(number of summed rewards).
 
     Args:

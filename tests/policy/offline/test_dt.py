@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from ding_lite.config import compile_config
+from ding_lite.entry import collect_demo_data
+from ding_lite.entry.setup import prepare_run
+from ding_lite.policy.offline.dt import DTPolicy
+from ding_lite.utils.key import set_key
 from ding_lite.utils.registry import ConfigError
 from tests.policy.helpers import build_policy
 
@@ -115,6 +122,41 @@ def test_it_plays_as_the_model_predicts_and_asks_for_what_is_left(space: str) ->
         if number == 2:  # the second environment begins a new episode
             policy.reset(np.array([1]), explore=False)
             steps[1], left[1] = [], 20.0
+
+
+def test_what_it_asks_for_falls_by_the_true_rewards_whatever_wrappers_make_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an evaluation and in a recording, whose rewards are those that a later run computes returns-to-go from."""
+    seen: list[float] = []
+    see = DTPolicy.see_reward
+
+    def note(policy: DTPolicy, reward: np.ndarray, explore: bool = True) -> None:
+        seen.append(float(reward.sum()))
+        see(policy, reward, explore)
+
+    monkeypatch.setattr(DTPolicy, "see_reward", note)
+    env = dict(env_id="CartPole-v1", max_episode_steps=30, collector_env_num=1, evaluator_env_num=1)
+    env |= dict(n_evaluator_episode=1, wrappers=[dict(name="ClipReward", max_reward=0.25)])
+    pair = dict(exp_name=str(tmp_path / "run"), env=env), dict(policy=dict(type="dt"))
+    setup = prepare_run(pair, 0)
+    policy = setup.create_policy(("eval",))
+    with ExitStack() as stack:
+        (value,) = setup.create_evaluator(policy, lambda: False, lambda *_: None, stack).eval(0)[1]["returns"]
+    assert sum(seen) == value == len(seen) > 1
+    seen.clear()
+    collect_demo_data(pair, 0, 1, str(tmp_path / "data.npz"), model=policy.model, collect_episodes=True)
+    with np.load(tmp_path / "data.npz") as data:
+        assert data["reward"].tolist() == seen == [1.0] * len(seen)
+
+
+@pytest.mark.parametrize("path", ["policy.collect.reward_norm", "env.reward_norm"])
+def test_rewards_are_not_normalised_so_that_the_target_keeps_its_units(path: str) -> None:
+    main: dict[str, Any] = dict(env=dict(env_id="CartPole-v1"))
+    set_key(main, path, "iql_locomotion")
+    cfg = compile_config((main, dict(policy=dict(type="dt"))))
+    assert "reward_norm" not in cfg.policy.collect
+    assert f"{path} is ignored: returns are in the environment's units, as policy.rtg_target is." in cfg.notes
 
 
 def test_heads_must_share_the_features_of_a_token() -> None:

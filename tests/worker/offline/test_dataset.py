@@ -67,6 +67,24 @@ def test_transitions_by_hand(
     assert all(found == expected for found, expected in pairs if expected is not UNKNOWN)
 
 
+def test_a_row_of_padding_is_what_followed_a_terminal_step() -> None:
+    """So a Minari data set has it, and `ignore_done` can bootstrap from it."""
+    padding = np.array([0, 0, 0, 1, 0, 0, 0, 0, 1], np.bool_)
+    place = np.array([0, 1, 2, 2, 3, 4, 5, 6, 6])
+    padded = {key: column[place] for key, column in ROWS.items()} | {"traj_flag": padding, "padding": padding}
+    padded["obs"][padding, 0], padded["done"][padding] = (25, 65), False
+    for ignore_done in (False, True):
+        dataset = OfflineDataset(padded, gamma=0.5, ignore_done=ignore_done)
+        batch = everything(dataset)
+        assert batch["next_obs"].flatten().tolist() == NEXT_OBS.flatten().tolist()
+        assert (batch["reward"].tolist(), batch["done"].tolist(), dataset.left_out) == (PLAIN, ENDS, 0)
+        dataset.fit(Box(0, 100, (1,)), ActionUnits(Discrete(2)), ignore_done)
+    dataset = OfflineDataset(ROWS, ignore_done=True)
+    assert dataset.left_out == 2
+    with pytest.raises(DatasetError, match=r"ignore_done=True bootstraps .* 'columns' has no column next_obs: add it"):
+        dataset.fit(Box(0, 100, (1,)), ActionUnits(Discrete(2)), True)
+
+
 # Trajectories return 1 + 2 + 4 and 8 + 16 + 32 + 64, which differ by 113; the mean is 127 / 7.
 NORMS = {
     "iql_locomotion": [1000 * reward / 113 for reward in PLAIN],
@@ -82,6 +100,7 @@ def test_rewards_change_by_the_names_of_di_engine(norm: str, expected: list[floa
     columns = ROWS | {"next_obs": NEXT_OBS}
     assert everything(OfflineDataset(columns, reward_norm=norm))["reward"].tolist() == pytest.approx(expected)
     del columns["traj_flag"]  # observations show where the second trajectory begins
+    columns["done"] = np.array([0, 0, 1, 0, 0, 0, 1], np.bool_)
     assert everything(OfflineDataset(columns, reward_norm=norm))["reward"].tolist() == pytest.approx(expected)
     # as Minari's episodes are read: each ends with a row that is no step
     padding = np.array([0, 0, 0, 1, 0, 0, 0, 0, 1], np.bool_)
@@ -111,6 +130,7 @@ def test_pieces_of_trajectories_by_hand() -> None:
     padded = {key: column[place] for key, column in ROWS.items()} | {"traj_flag": padding, "padding": padding}
     padded["reward"][padding], padded["done"][padding] = 99.0, False
     unmarked = {key: ROWS[key] for key in ("obs", "action", "reward", "done")} | {"next_obs": NEXT_OBS}
+    unmarked["done"] = ROWS["traj_flag"]
     for columns in (ROWS, padded, unmarked):
         dataset = SequenceDataset(columns, length=3)
         out = {key: torch.empty_like(leaf) for key, leaf in everything(dataset).items()}
@@ -125,6 +145,29 @@ def test_pieces_of_trajectories_by_hand() -> None:
             assert batch["rtg"][0].tolist() == [7, 6, 4]
             assert batch["rtg"][3:5].tolist() == [[120, 112, 96], [112, 96, 64]]
             assert batch["timestep"][:5].tolist() == [[0, 1, 2], [1, 2, 2], [2, 2, 2], [0, 1, 2], [1, 2, 3]]
+
+
+def unfinished(column: bool, **changes: Any) -> dict[str, Any]:
+    """Return three trajectories of the returns 1 + 2 + 4, 8 + 16 and 32 + 64, the last of which is cut."""
+    traj_flag = np.array([0, 0, 1, 0, 1, 0, column], np.bool_)
+    marked = {"unfinished": np.array([0, 0, 0, 0, 0, 1, 1], np.bool_)} if column else {}
+    return ROWS | {"traj_flag": traj_flag} | marked | changes
+
+
+@pytest.mark.parametrize("column", [False, True])
+def test_a_trajectory_that_the_end_of_the_recording_has_cut_counts_no_return(column: bool) -> None:
+    """What it would have returned is not known: the data end in it, or say that they cut it."""
+    dataset = SequenceDataset(unfinished(column), length=2)
+    batch = everything(dataset)
+    assert (batch["obs"][:, 0, 0] / 10).tolist() == [0, 1, 2, 3, 4]
+    assert batch["rtg"][:, 0].tolist() == [7, 6, 4, 24, 16]
+    assert dataset.left_out == 2
+    # IQL's range of returns is that of the others, 24 - 7; all steps are learned from
+    rewards = everything(OfflineDataset(unfinished(column, next_obs=NEXT_OBS), reward_norm="iql_locomotion"))["reward"]
+    assert rewards.tolist() == pytest.approx([1000 * reward / 17 for reward in PLAIN])
+    nothing = unfinished(column, done=np.zeros(7), traj_flag=np.arange(7) == 6 if column else np.zeros(7))
+    with pytest.raises(DatasetError, match="'columns' holds 7 rows, but no trajectory ends in them, so that no return"):
+        SequenceDataset(nothing | ({"unfinished": np.ones(7)} if column else {}), length=2)
 
 
 def test_types_of_a_batch() -> None:

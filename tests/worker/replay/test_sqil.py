@@ -17,13 +17,15 @@ from ding_lite.worker.offline.files import write_columns
 from tests.policy.helpers import same_tree
 
 GAMMA, ROWS = 0.5, 10
+BUFFER = "policy.other.replay_buffer"
 
 
-def write_expert(path: Path, size: int = 4) -> str:
+def write_expert(path: Path, size: int = 4, next_obs: bool = True) -> str:
     """Write one episode, whose observations are 100, 101, ..., whose action is 1 and whose true rewards are 7."""
     obs = 100.0 + np.arange(ROWS + 1, dtype=np.float32)[:, None].repeat(size, 1)
     done = np.arange(ROWS) == ROWS - 1
-    columns = {"obs": obs[:-1], "next_obs": obs[1:], "action": np.ones(ROWS, np.int64), "done": done}
+    columns = {"obs": obs[:-1], "action": np.ones(ROWS, np.int64), "done": done}
+    columns |= {"next_obs": obs[1:]} if next_obs else {}
     columns |= {"reward": np.full(ROWS, 7.0, np.float32), "traj_flag": done}
     write_columns(str(path), columns, {"action_units": "env"})
     return str(path)
@@ -71,21 +73,24 @@ def pair(path: Path, kind: str, **buffer: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("kind", "size", "buffer", "message"),
+    ("kind", "size", "words", "message"),
     [
-        ("sql", 4, dict(data_path=""), "data_path: expected an expert's data set for the buffer 'sqil', got none"),
-        ("sql", 3, {}, "key 'obs': expected [4] in each row, as the environment has it, got [3]"),
-        ("dqn", 4, {}, "policy.priority=True has no effect on the buffer 'sqil'"),
-        ("ppo_offpolicy", 4, {}, "the policy learns from 'adv' of each step, which no data set has"),
+        ("sql", 4, f"{BUFFER}.data_path=", "data_path: expected an expert's data set for the buffer 'sqil', got none"),
+        ("sql", 3, "", "key 'obs': expected [4] in each row, as the environment has it, got [3]"),
+        ("dqn", 4, "policy.priority=True", "policy.priority=True has no effect on the buffer 'sqil'"),
+        ("ppo_offpolicy", 4, "", "the policy learns from 'adv' of each step, which no data set has"),
+        # The expert's reward would be divided by the deviation of returns, and its last step followed by itself.
+        ("dqn", 4, "env.norm_reward=True", f"env.norm_reward would change the rewards of {BUFFER}.type='sqil'"),
+        ("dqn", 4, "reward_model.type=rnd", f"reward_model would change the rewards of {BUFFER}.type='sqil'"),
+        ("dqn", 4, "policy.learn.ignore_done=True", "expert.npz' has no column next_obs: add it, or set ignore_done="),
     ],
 )
 def test_what_cannot_be_imitated_is_refused_in_one_line(
-    kind: str, size: int, buffer: dict[str, Any], message: str, tmp_path: Path
+    kind: str, size: int, words: str, message: str, tmp_path: Path
 ) -> None:
-    given = {"data_path": write_expert(tmp_path / "expert.npz", size)} | buffer
-    priority = ["policy.priority=True"] * (kind == "dqn")
+    data_path = write_expert(tmp_path / "expert.npz", size, next_obs="ignore_done" not in words)
     with pytest.raises((ConfigError, DatasetError)) as caught:
-        serial_pipeline(pair(tmp_path, kind, **given), seed=0, max_env_step=400, overrides=priority)
+        serial_pipeline(pair(tmp_path, kind, data_path=data_path), seed=0, max_env_step=400, overrides=words.split())
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
