@@ -158,7 +158,8 @@ class RolloutDataset(IterableDataset[Any]):
         stream = self._create_stream(n_sample // num_envs)
         seeds = derive_seeds(cfg.seed, *place.path, "collect", n=num_envs)
         processes = place.local_world_size * place.num_workers
-        with closing(create_vector_env(cfg.env, num_envs, cfg.seed, True, processes)) as env:
+        bounded = self.unit == "episode" or "n_episode" in collect
+        with closing(create_vector_env(cfg.env, num_envs, cfg.seed, True, processes, bounded=bounded)) as env:
             if stream is None and "n_episode" in collect:
                 collector: SampleCollector = EpisodeCollector(env, policy, collect.n_episode, seeds)
             else:

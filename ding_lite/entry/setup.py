@@ -140,7 +140,8 @@ class RunSetup:
         """
         num_envs = num_envs or self.cfg.env.collector_env_num
         builders = self.builders[0] and self.builders[0][:num_envs]
-        return self._create_env(stack, num_envs, training, local_world_size=get_local_world_size(), builders=builders)
+        options = {"builders": builders, "bounded": "n_episode" in self.cfg.policy.collect}
+        return self._create_env(stack, num_envs, training, local_world_size=get_local_world_size(), **options)
 
     def create_collector(
         self, player: Player, rank: int, interrupt: Callable[[], bool], stack: ExitStack

@@ -6,6 +6,7 @@ I keys of `info`.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Sequence
 from math import isfinite
@@ -22,6 +23,11 @@ from ding_lite.envs.wrappers import TRUE_REWARD
 from ding_lite.utils.registry import UserError
 from ding_lite.utils.seed import derive_seeds
 from ding_lite.utils.tree import tree_map
+
+LONG_EPISODE = 10_000  # env steps after which an episode is reported as long
+LONGEST_EPISODE = 30_000  # env steps after which an episode is truncated; Atari's own limit is 27,000
+IS_LONG = "%s: an episode has not ended after %d env steps; it is cut after %d. Set env.max_episode_steps."
+logger = logging.getLogger(__name__)
 
 # Keys of `info` that mean something here. Those of the same names that an environment sets are dropped.
 OWN_KEYS = frozenset(
@@ -46,6 +52,9 @@ class EpisodeMonitor(VectorWrapper):
         act_scale: whether actions -1..1 are mapped to the bounds of a Box.
         limits: L numbers of env steps; environment i truncates its episodes after `limits[i % L]` of them, 0: never.
             The engine has to restart some of its environments then. Empty: the engine's own limit applies.
+        bounded: whether every episode ends, because somebody waits for it. Without a time limit,
+            `env.metadata["max_episode_steps"]`, an episode is then truncated after `LONGEST_EPISODE` steps, with a
+            warning on the way; with one, after as many steps if they are more.
         name: the environment's name in messages.
 
     Raises:
@@ -65,6 +74,7 @@ class EpisodeMonitor(VectorWrapper):
         episodic_reward: bool = False,
         act_scale: bool = True,
         limits: Sequence[int] = (),
+        bounded: bool = False,
         name: str = "",
     ) -> None:
         super().__init__(env)
@@ -80,6 +90,11 @@ class EpisodeMonitor(VectorWrapper):
         self._clip_rewards = clip_rewards
         self._episodic_life, self._episodic_reward = episodic_life, episodic_reward
         self._limit_N = np.resize(limits, env.num_envs) if limits else None
+        own = env.metadata.get("max_episode_steps")
+        self._longest, self._warns = max(own or 0, LONGEST_EPISODE), bounded and not own
+        if bounded:
+            limit_N = np.resize(limits or 0, env.num_envs)
+            self._limit_N = np.where(limit_N > 0, limit_N, self._longest)
         self._first_seed: int | None = seed
         self._return_N = np.zeros(env.num_envs, np.float64)
         self._length_N = np.zeros(env.num_envs, np.int64)
@@ -145,7 +160,7 @@ class EpisodeMonitor(VectorWrapper):
         if not is_finite(reward_N):  # also true of values that float32 cannot hold
             check_finite(reward_N, f"{self._name}: step returned rewards")
         if self._limit_N is not None:
-            late_N = (self._limit_N > 0) & (info["episode_length"] >= self._limit_N) & ~ended_N
+            late_N = self._find_late(info["episode_length"], self._limit_N) & ~ended_N
             if np.count_nonzero(late_N):
                 obs, truncated_N = self._truncate(late_N, ended_N, obs, info), truncated_N | late_N
         self._obs = obs
@@ -166,6 +181,13 @@ class EpisodeMonitor(VectorWrapper):
             return obs
         return fit(obs, self.single_observation_space, f"{self._name}: {what}", (number,))
 
+    def _find_late(self, length_N: np.ndarray, limit_N: np.ndarray) -> np.ndarray:
+        """Return which episodes have reached their limit, `[N]`; warn about those that have no limit of their own."""
+        if self._warns and (longest := int(length_N.max())) % LONG_EPISODE == 0:
+            logger.warning(IS_LONG, self._name, longest, self._longest)
+        late_N: np.ndarray = (limit_N > 0) & (length_N >= limit_N)
+        return late_N
+
     def _truncate(self, late_N: np.ndarray, ended_N: np.ndarray, obs: Any, info: dict[str, Any]) -> Any:
         """Add the end of episodes that have reached their limit to `info`; return the observations of the next ones.
 
@@ -185,18 +207,16 @@ class EpisodeMonitor(VectorWrapper):
             info["episode_info"] = number_NI[index_K]
         if "part_ended" in info:
             info["part_ended"] &= ~late_N
-        return self.cut(late_N, obs)
-
-    def cut(self, which_N: np.ndarray, obs: Any) -> Any:
-        """Start new episodes in some environments, and return the observations; `obs` are the newest ones.
-
-        An engine that cannot restart some of its environments plays on; only the totals start anew.
-        """
         if self._restarts:
-            return EpisodeMonitor.reset(self, options={"reset_mask": which_N})[0]
-        self._return_N[which_N] = 0
-        self._length_N[which_N] = 0
+            return EpisodeMonitor.reset(self, options={"reset_mask": late_N})[0]
+        # An engine that cannot restart some of its environments plays on; only the totals start anew.
+        self._return_N[late_N] = 0
+        self._length_N[late_N] = 0
         return obs
+
+    def truncate_all(self) -> None:
+        """Truncate all running episodes at the next step, and every one that begins then."""
+        self._limit_N = np.ones(self.num_envs, np.int64)
 
     def set_attr(self, name: str, values: Any) -> None:
         """Set an attribute of the environments: to one value, or to a list with a value for each, as in gymnasium.

@@ -107,6 +107,7 @@ def create_vector_env(
     local_world_size: int = 1,
     builders: Sequence[Builder] | None = None,
     replay_path: str | None = None,
+    bounded: bool = False,
 ) -> EpisodeMonitor:
     """Build `num_envs` environments that obey the contract of this module.
 
@@ -119,6 +120,7 @@ def create_vector_env(
         local_world_size: number of processes that share this machine's cores.
         builders: functions that each build one environment from `cfg.env`, instead of the class `cfg.env.type`.
         replay_path: directory for videos of the first environment's episodes; None: none are recorded.
+        bounded: whether training episodes must end, see `EpisodeMonitor`; those of evaluations always do.
 
     Raises:
         ConfigError: see `check_env`.
@@ -165,6 +167,7 @@ def create_vector_env(
         episodic_reward=training and cfg_env.episodic_reward,
         act_scale=cfg_env.act_scale,
         limits=limits if len(limits) > 1 else (),
+        bounded=bounded or not training,
         name=cfg_env.env_id or cfg_env.type,
     )
     monitor.action_space.seed(derive_seeds(seed, "action", n=1)[0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import Any
 
@@ -11,9 +10,6 @@ import numpy as np
 from ding_lite.worker.collector import SampleCollector
 
 FIRST_CAPACITY = 64  # rows; doubled whenever an episode is longer
-LONG_COLLECT = 8192  # env steps of each environment after which a collect is reported as long
-IS_LONG = "Collecting: after %d env steps, an environment has ended %d of %d episodes. Set env.max_episode_steps."
-logger = logging.getLogger(__name__)
 
 
 class EpisodeCollector(SampleCollector):
@@ -23,6 +19,9 @@ class EpisodeCollector(SampleCollector):
     continue meanwhile, so the block also contains steps of further episodes. Only the first episodes of each
     environment, the same number in each, are used; `rl_utils.first_episodes` selects their steps. Every
     played step counts as an `env_step`, used or not. Otherwise the block is the same as that of `SampleCollector`.
+
+    The episodes of the vector environment have to be `bounded`, see `EpisodeMonitor`. If they have no time limit, an
+    `interrupt` truncates those that are running, and the collect ends.
 
     The arguments are those of `SampleCollector`, with `n_episode`, the episodes that this rank plays in each collect, a
     multiple of N, in place of `n_sample`.
@@ -45,13 +44,16 @@ class EpisodeCollector(SampleCollector):
         kwargs = self._policy.begin_collect(self.envstep)
         share = n_episode // self.num_envs if n_episode else self._share
         ended_N, t = np.zeros(self.num_envs, np.int64), 0
+        has_limit = bool(self._env.metadata.get("max_episode_steps"))
         while ended_N.min() < share:
             if t == self._rows.capacity:
                 self._rows.reserve(max(2 * t, FIRST_CAPACITY))
-                if t >= LONG_COLLECT:
-                    logger.warning(IS_LONG, t, ended_N.min(), share)
+            if not has_limit and self._interrupt():  # nothing says how long the episodes would go on
+                self._env.truncate_all()  # type: ignore[attr-defined]  # see `create_vector_env`
+                share = 1
             ended_N += self._play(t, random, kwargs)
             t += 1
+        share = ended_N.min()  # fewer only after an interrupt
         block, ends = self._rows.take(t, self._obs)
         env_K = ends.pop("index") % self.num_envs
         counted_K = [np.count_nonzero(env_K[:k] == n) < share for k, n in enumerate(env_K)]

@@ -5,7 +5,6 @@ Shapes: N environments, E episodes, I keys of `env.info_keys`.
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Callable
@@ -26,10 +25,6 @@ if TYPE_CHECKING:
     from ding_lite.policy import Policy
 
 PROGRESS_PERIOD = 10.0  # seconds between two calls of `on_progress`
-LONG_EPISODE = 10_000  # env steps after which an episode is reported as long
-LONGEST_EPISODE = 30_000  # env steps after which an episode is cut; Atari's own limit is 27,000
-IS_LONG = "Evaluation: an episode has not ended after %d env steps; it is cut after %d. Set env.max_episode_steps."
-logger = logging.getLogger(__name__)
 
 
 class Evaluator:
@@ -38,11 +33,9 @@ class Evaluator:
     Each environment plays the same number of episodes, so that short episodes are not overrepresented. Every evaluation
     has its own seeds, which are the same in every run of a config.
 
-    Without a time limit, `env.metadata["max_episode_steps"]`, an episode may never end. It is then cut after
-    `LONGEST_EPISODE` steps, with a warning on the way.
-
     Args:
-        env: vector environment of N environments; None on ranks other than 0.
+        env: vector environment of N environments, whose episodes are `bounded`, see `EpisodeMonitor`; None on ranks
+            other than 0.
         policy: the policy to evaluate.
         n_episode: episodes of one evaluation, a multiple of N.
         eval_freq: learner iterations between two evaluations.
@@ -75,8 +68,6 @@ class Evaluator:
         self._env, self._policy, self._interrupt, self._on_progress = env, policy, interrupt, on_progress
         self._n_episode, self._eval_freq, self._stop_value, self._seed = n_episode, eval_freq, stop_value, seed
         self._after = eval_after
-        limit = env.metadata.get("max_episode_steps") if env is not None else None
-        self._longest, self._warns = max(limit or 0, LONGEST_EPISODE), not limit
         self.eval_count, self.last_iter, self.best_return = 0, -1, -np.inf
         self._attributes: dict[str, Any] = {}  # what `set_attr` has set
 
@@ -149,21 +140,14 @@ class Evaluator:
             action = self._policy.act(obs, explore=False)["action"]
             obs, _, terminated, truncated, info = self._env.step(tree_map(lambda leaf: leaf.cpu().numpy(), action))
             self._policy.see_reward(info[TRUE_REWARD], explore=False)
-            length_N, ended_N = info["episode_length"], terminated | truncated
-            if n_step % LONG_EPISODE == 0 and self._warns and (longest := length_N.max()) >= LONG_EPISODE:
-                logger.warning(IS_LONG, longest, self._longest)
-            cut_N = (length_N >= self._longest) & ~ended_N
-            if (ended := np.flatnonzero(ended_N | cut_N)).size:
+            if (ended := np.flatnonzero(terminated | truncated)).size:
                 self._policy.reset(ended, explore=False)
                 counted = ended[due_N[ended] > 0]
                 due_N[counted] -= 1
                 returns += info["episode_return"][counted].tolist()
-                lengths += length_N[counted].tolist()
-                whole_K = np.flatnonzero(ended_N)
+                lengths += info["episode_length"][counted].tolist()
                 for i, values in enumerate(infos.values()):
-                    values += info["episode_info"][np.isin(whole_K, counted), i].tolist() if len(whole_K) else []
-            if cut_N.any():
-                obs = self._env.cut(cut_N, obs)  # type: ignore[attr-defined]  # a run's environments have it
+                    values += info["episode_info"][np.isin(ended, counted), i].tolist()
         if due_N.any():
             set_random_state(state)
         return returns, lengths, infos

@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader
 from ding_lite.config import read_config
 from ding_lite.entry import RolloutDataset
 from ding_lite.entry.rollout_dataset import SharedModule
+from ding_lite.envs import episode_monitor
 from ding_lite.utils import ConfigError
 from ding_lite.utils.tree import tree_leaves
 from tests.distributed.launcher import ROOT, find_marked, finish, say, start
@@ -110,6 +111,16 @@ def test_episodes_are_whole(name: str) -> None:
         assert episode["obs"][0].abs().max() < 0.05  # where CartPole starts
         assert episode["done"][-1]  # it falls, long before the limit of steps
         assert episode["last_obs"][[0, 2]].abs().gt(torch.tensor([2.4, 0.2])).any()
+
+
+@pytest.mark.parametrize("kind", ["pg", "dqn"])
+def test_an_episode_without_a_time_limit_is_cut_instead_of_waited_for(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(episode_monitor, "LONGEST_EPISODE", 50)
+    env = dict(env_id="MountainCar-v0", max_episode_steps=0)  # 50 steps do not bring the car to the flag
+    (episode,) = take(RolloutDataset((dict(env=env), dict(policy=dict(type=kind))), 0, "episode"), 1)
+    assert (len(episode["reward"]), episode["traj_flag"].sum().item(), episode["done"].any().item()) == (50, 1, False)
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import copy
+import os
+import signal
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ding_lite.entry import find_pipeline, serial_pipeline, serial_pipeline_offline, serial_pipeline_onpolicy
+from ding_lite.envs import episode_monitor
 from ding_lite.policy import Policy
 from ding_lite.utils import POLICY_REGISTRY, ConfigError
 from dizoo.classic_control.cartpole.config.cartpole_ppo_config import create_config, main_config
 from tests.entry.helpers import last_checkpoint, metrics, result
 from tests.policy.helpers import parameter_hash
+from tests.worker.games import CountingGame
 
 STEPS, COLLECT, EPOCHS = 512, 128, 2  # 4 collects of 2 epochs of 128 / 64 = 2 minibatches: 16 iterations
 SHORT = [
@@ -55,6 +60,39 @@ def test_a_run_leaves_checkpoints_metrics_and_result(tmp_path: Path) -> None:
     assert rates == pytest.approx([0.001 * (1 - 0.9 * count / 400) for count in range(4)], rel=1e-5)
     judged = [line["train_iter"] for line in lines if "eval/return_mean" in line]
     assert judged == [0, 8, 16]
+
+
+class Endless(CountingGame):
+    """A game without an end, in whose step of this number a Ctrl-C arrives."""
+
+    def __init__(self, interrupted_after: int) -> None:
+        super().__init__(10**9)
+        self._after = interrupted_after
+
+    def play(self, action: Any) -> Any:
+        if self.count == self._after:
+            os.kill(os.getpid(), signal.SIGINT)
+        return super().play(action)
+
+
+@pytest.mark.parametrize(
+    ("signal_after", "reason", "steps"),
+    [
+        (0, "max_env_step", 40),  # one collect: two environments, of an episode of 20 steps each
+        (5, "interrupted", 12),  # the sixth step ends both episodes
+    ],
+)
+def test_a_run_of_whole_episodes_ends_although_its_episodes_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signal_after: int, reason: str, steps: int
+) -> None:
+    monkeypatch.setattr(episode_monitor, "LONGEST_EPISODE", 20)
+    setting = (lambda after: Endless(after), [signal_after, 0], [0])
+    words = ["policy.collect.n_episode=2", "env.n_evaluator_episode=1", "exp_name=run"]
+    input_cfg = (dict(policy=dict(num_threads=1)), dict(policy=dict(type="pg")))
+    ends = pytest.raises(SystemExit) if reason == "interrupted" else nullcontext()
+    with ends:
+        serial_pipeline_onpolicy(input_cfg, 0, setting, max_env_step=10, overrides=words)
+    assert (result(tmp_path / "run")["stop_reason"], result(tmp_path / "run")["envstep"]) == (reason, steps)
 
 
 # -- mistakes ---------------------------------------------------------------------------------------------------------

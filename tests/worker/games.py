@@ -62,10 +62,10 @@ class CountingGame(Toy):
         return REWARD, over and self.end == "terminated", over and self.end == "truncated", self._info()
 
 
-def game_env(*games: CountingGame, training: bool = True, **options: Any) -> VectorEnv:
+def game_env(*games: CountingGame, training: bool = True, bounded: bool = False, **options: Any) -> VectorEnv:
     """Return the vector environment of these games, with options of `cfg.env`."""
     cfg = EasyDict(copy.deepcopy(ENV_DEFAULTS) | options)
-    return create_vector_env(cfg, len(games), 0, training, builders=[always(game) for game in games])
+    return create_vector_env(cfg, len(games), 0, training, builders=[always(game) for game in games], bounded=bounded)
 
 
 def always(game: CountingGame) -> Callable[[EasyDict], CountingGame]:

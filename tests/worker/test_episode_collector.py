@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 
+from ding_lite.envs import episode_monitor
 from ding_lite.rl_utils.policy_gradient import first_episodes
 from ding_lite.worker import EpisodeCollector
 from tests.worker.games import REWARD, Acting, CountingGame, game_env
 
 
-def collector_of(*games: CountingGame, n_episode: int, **options: Any) -> EpisodeCollector:
+def collector_of(
+    *games: CountingGame, n_episode: int, interrupt: Callable[[], bool] = lambda: False, **options: Any
+) -> EpisodeCollector:
     """Return a collector with seeds 100, 200 ...; its policy's actions go through 0, 1, 2, call by call."""
     calls: list[int] = []
 
@@ -20,7 +25,8 @@ def collector_of(*games: CountingGame, n_episode: int, **options: Any) -> Episod
         return {"action": torch.full((len(games),), calls[-1] % 3)}
 
     seeds = [100 * (n + 1) for n in range(len(games))]
-    return EpisodeCollector(game_env(*games, **options), Acting(forward), n_episode, seeds)
+    env = game_env(*games, bounded=True, **options)
+    return EpisodeCollector(env, Acting(forward), n_episode, seeds, interrupt)
 
 
 def resets(game: CountingGame) -> list[int]:
@@ -73,3 +79,34 @@ def test_episodes_may_be_longer_than_any_before() -> None:
         assert counted(block).sum(0).tolist() == [length, 2]
         assert figures["env_step"] == 2 * length
         assert figures["length"] == length + 2
+
+
+@pytest.mark.parametrize(("limit", "longest"), [(None, 60), (0, 60), (100, 100)])
+def test_an_endless_episode_is_reported_and_cut(
+    limit: int | None, longest: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(episode_monitor, "LONGEST_EPISODE", 60)
+    monkeypatch.setattr(episode_monitor, "LONG_EPISODE", 40)
+    endless = CountingGame(10**9)
+    collector = collector_of(endless, CountingGame(7), n_episode=4, max_episode_steps=limit)
+    block, figures = collector.collect()
+    assert counted(block).sum(0).tolist() == [2 * longest, 2 * 7]
+    assert block["traj_flag"][:, 0].nonzero().flatten().tolist() == [longest - 1, 2 * longest - 1]
+    assert not block["done"][:, 0].any()
+    last = [obs.tolist() for obs, place in zip(block["final_obs"], block["final_index"], strict=True) if place % 2 == 0]
+    assert last == [[100, longest], [101, longest]]
+    assert (figures["episode"], figures["length"]) == (4, 2 * longest + 2 * 7)
+    told = "Environment 'gymnasium': an episode has not ended after 40 env steps; it is cut after 60. Set env.max_"
+    assert caplog.messages == ([] if limit else [f"{told}episode_steps."] * 2)
+
+
+def test_a_signal_ends_a_collect_whose_episodes_may_never_end_but_no_other() -> None:
+    for limit in (None, 50):
+        endless, short = CountingGame(10**9), CountingGame(7)
+        asked = lambda endless=endless: len(endless.log) > 20  # noqa: E731  # a reset and 20 steps
+        collector = collector_of(endless, short, n_episode=6, interrupt=asked, max_episode_steps=limit)
+        block, figures = collector.collect()
+        # After 20 steps a signal is seen; in step 21, the first episode and the third one of the other game end.
+        assert counted(block).sum(0).tolist() == ([21, 7] if limit is None else [150, 21])
+        assert (figures["episode"], figures["length"]) == ((2, 28) if limit is None else (6, 171))
+        assert collector.interrupted

@@ -12,7 +12,7 @@ import torch
 from easydict import EasyDict
 from gymnasium.vector import VectorEnv
 
-from ding_lite.envs import ENV_DEFAULTS, create_vector_env, derive_seeds
+from ding_lite.envs import ENV_DEFAULTS, create_vector_env, derive_seeds, episode_monitor
 from ding_lite.policy import Policy
 from ding_lite.worker import Evaluator
 from ding_lite.worker import evaluator as evaluator_module
@@ -156,15 +156,16 @@ def test_an_evaluation_in_which_nothing_happens_says_so(
 def test_an_endless_episode_is_reported_and_cut(
     limit: int | None, longest: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(evaluator_module, "LONGEST_EPISODE", 60)
-    monkeypatch.setattr(evaluator_module, "LONG_EPISODE", 20)
+    monkeypatch.setattr(episode_monitor, "LONGEST_EPISODE", 60)
+    monkeypatch.setattr(episode_monitor, "LONG_EPISODE", 20)
     endless, short = CountingGame(10**9), CountingGame(7)
     evaluator = evaluator_of(endless, short, n_episode=4, max_episode_steps=limit)
     info = evaluator.eval(0)[1]
     assert sorted(info["returns"]) == [7 * REWARD] * 2 + [longest * REWARD] * 2
     assert [seed for what, seed, *_ in endless.log if what == "reset"][1] == endless.log[0][1] + 1, "the next episode"
     told = [
-        f"Evaluation: an episode has not ended after {steps} env steps; it is cut after 60. Set env.max_episode_steps."
+        f"Environment 'gymnasium': an episode has not ended after {steps} env steps; it is cut after 60. "
+        "Set env.max_episode_steps."
         for steps in (20, 40, 60, 20, 40, 60)
     ]
     assert caplog.messages == ([] if limit else told)
@@ -174,8 +175,8 @@ def test_an_endless_episode_is_reported_and_cut(
 def test_a_limit_of_the_environments_own_is_kept_without_a_word(
     manager: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(evaluator_module, "LONGEST_EPISODE", 60)
-    monkeypatch.setattr(evaluator_module, "LONG_EPISODE", 20)
+    monkeypatch.setattr(episode_monitor, "LONGEST_EPISODE", 60)
+    monkeypatch.setattr(episode_monitor, "LONG_EPISODE", 20)
     spec = gymnasium.envs.registration.EnvSpec("Endless-v0", lambda **_: CountingGame(10**9), max_episode_steps=100)
     cfg = EasyDict(ENV_DEFAULTS | {"manager": ENV_DEFAULTS["manager"] | {"type": manager}})
     with closing(create_vector_env(cfg, 1, 0, False, builders=[lambda _: gymnasium.make(spec)])) as env:
