@@ -14,7 +14,8 @@ Shapes: E streams, N environments of a rank.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,25 +27,68 @@ from ding_lite.utils.seed import derive_seeds, random_state, set_seed
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker.replay.state import deal_actors, deal_replay_states
 
-States = Sequence[dict[str, Any] | None]  # local states of all old ranks; None: lost
+# Local states of old ranks; None: lost, or not needed here.
+States = Sequence[dict[str, Any] | None]
 Span = tuple[dict[str, Any], slice]  # the local state of an old rank, and those of its environments that are taken
 
 
 class Stream(NamedTuple):
-    """A stream of a saved run: the local state of its rank, its number there, and whether it begins anew."""
+    """A stream of a saved run: its old rank, its number there, and whether it begins anew."""
 
-    state: dict[str, Any]
+    part: int
     number: int
     lost: bool = False
 
 
-def deal(
-    states: States, rank: int, ranks: int, num_streams: int, num_rows: int | None, seed: int, name: str
-) -> dict[str, Any]:
-    """Return the local state of a rank from those of all ranks that saved a checkpoint.
+def find_streams(parts: int, lost: Collection[int], num_streams: int) -> list[Stream]:
+    """Return all streams of a run that `parts` ranks saved, in order, as `share` deals them.
+
+    Streams of `lost` ranks are copies of others. There are none if all are lost.
+    """
+    streams = [Stream(part, n) for part in range(parts) for n in range(len(share(num_streams, part, parts)))]
+    known = [stream for stream in streams if stream.part not in lost]
+    copies = itertools.cycle(stream._replace(lost=True) for stream in known)
+    return [next(copies) if stream.part in lost else stream for stream in streams] if known else []
+
+
+def find_parts(rank: int, ranks: int, parts: int, lost: Collection[int], num_streams: int) -> list[int]:
+    """Return the old ranks whose local states `deal` reads for a rank; the arguments are as for `deal`."""
+    streams = find_streams(parts, lost, num_streams)
+    mine = share(len(streams), rank, ranks)
+    wanted = {rank, *share(parts, rank, ranks), *(stream.part for stream in streams[mine.start : mine.stop])}
+    found = [part for part in range(parts) if part not in lost]
+    return [part for part in found if part in wanted] or found[:1]
+
+
+def check_streams(counts: Mapping[int, int], parts: int, num_streams: int, ranks: int) -> None:
+    """Raise `CheckpointError` if old ranks did not have the streams that `find_streams` expects.
 
     Args:
-        states: what `RunKeeper` saved on each rank, in order.
+        counts: numbers of streams by old ranks, see `count_streams`; without those of lost ranks.
+        parts: how many ranks saved the checkpoint.
+        num_streams: E of this run.
+        ranks: their number.
+    """
+    if any(counts.values()) and any(n != len(share(num_streams, part, parts)) for part, n in counts.items()):
+        saved = sum(counts.values()) + (parts - len(counts)) * max(counts.values())
+        raise CheckpointError(_describe_difference(saved, parts, num_streams, ranks))
+
+
+def deal(
+    states: States,
+    lost: Collection[int],
+    rank: int,
+    ranks: int,
+    num_streams: int,
+    num_rows: int | None,
+    seed: int,
+    name: str,
+) -> dict[str, Any]:
+    """Return the local state of a rank from those of the ranks that saved a checkpoint.
+
+    Args:
+        states: what `RunKeeper` saved on each rank, in order; at least those of `find_parts`.
+        lost: the old ranks whose states are lost.
         rank: the new rank.
         ranks: their number.
         num_streams: E of this run; it has no meaning if no environment is played.
@@ -53,19 +97,21 @@ def deal(
         name: the checkpoint's name. New generators depend on it, so that a rank that comes twice repeats nothing.
     """
     found = [state for state in states if state is not None]
-    streams = find_streams(states, num_streams)
-    if streams and len(streams) != num_streams:
-        raise CheckpointError(_describe_difference(len(streams), len(states), num_streams, ranks))
+    streams = find_streams(len(states), lost, num_streams) if count_streams(found[0]) else []
     part = share(len(streams), rank, ranks)
     mine = streams[part.start : part.stop]
     actors = "actors" in found[0]["collector"]
-    spans = [_envs_of(actor) for actor in mine] if actors else _join_spans(mine) or [(found[0], slice(0, 0))]
+    if actors:
+        spans = [_envs_of(_state_of(states, actor), actor.number) for actor in mine]
+    else:
+        spans = _join_spans(states, mine) or [(found[0], slice(0, 0))]
     seeds = derive_seeds(seed, rank, "dealt", name, n=3)
     own = states[rank] if rank < len(states) else None
     dealt: dict[str, Any] = {"random": own["random"] if own else _new_random_state(seeds[0])}
     for key in ("learner", "reward_model"):
         if key in found[0]:
-            dealt[key] = {"means": _sum_means([state[key]["means"] for state in states[rank::ranks] if state])}
+            own_share = [states[part] for part in share(len(states), rank, ranks)]
+            dealt[key] = {"means": _sum_means([state[key]["means"] for state in own_share if state])}
     remembered = [
         tree_map(lambda leaf, span=span: None if leaf is None else _take(leaf, span), state["collect_mode"])
         for state, span in spans
@@ -73,7 +119,8 @@ def deal(
     dealt["collect_mode"] = _join(remembered, [span.stop - span.start for _, span in spans])
     dealt["collector"] = {}
     if actors:
-        dealt["collector"] = found[0]["collector"] | {"actors": [_deal_actor(actor) for actor in mine]}
+        own_actors = [_deal_actor(_state_of(states, actor), actor) for actor in mine]
+        dealt["collector"] = found[0]["collector"] | {"actors": own_actors}
     elif streams:
         draws = (own or found[0])["collector"]["env"]["draws"]
         new = _new_generator(seeds[1])
@@ -90,37 +137,27 @@ def deal(
     return dealt
 
 
-def find_streams(states: States, num_streams: int) -> list[Stream]:
-    """Return the streams of all old ranks, in order.
-
-    Those of lost parts are what is missing of E, in equal parts; environments of other ranks take their places.
-    """
-    saved = [_count_streams(state["collector"]) if state else 0 for state in states]
-    known = [Stream(state, n) for state, number in zip(states, saved, strict=True) if state for n in range(number)]
-    missing, parts = max(num_streams - len(known), 0) if known else 0, sum(state is None for state in states)
-    gaps = iter([share(missing, part, parts) for part in range(parts)])
-    streams: list[Stream] = []
-    for state, number in zip(states, saved, strict=True):
-        if state is None:
-            streams += [known[place % len(known)]._replace(lost=True) for place in next(gaps)]
-        else:
-            streams += [Stream(state, n) for n in range(number)]
-    return streams
-
-
-def _count_streams(collector: dict[str, Any]) -> int:
+def count_streams(state: dict[str, Any]) -> int:
+    """Return how many streams a local state has."""
+    collector = state["collector"]
     return len(collector["actors"] if "actors" in collector else collector.get("env", {}).get("seed", ()))
 
 
-def _envs_of(actor: Stream) -> Span:
+def _state_of(states: States, stream: Stream) -> dict[str, Any]:
+    state = states[stream.part]
+    assert state is not None, "find_parts has named it"
+    return state
+
+
+def _envs_of(state: dict[str, Any], number: int) -> Span:
     """Return the environments of an actor among those of its rank, which counts those of one actor after another."""
-    num_envs = actor.state["collector"]["num_envs"]
-    return actor.state, slice(actor.number * num_envs, (actor.number + 1) * num_envs)
+    num_envs = state["collector"]["num_envs"]
+    return state, slice(number * num_envs, (number + 1) * num_envs)
 
 
-def _deal_actor(actor: Stream) -> dict[str, Any]:
+def _deal_actor(state: dict[str, Any], actor: Stream) -> dict[str, Any]:
     """Return the state of an actor, see `ActorCollector`; without its environments and its rollout if it is lost."""
-    own = actor.state["collector"]["actors"][actor.number]
+    own = state["collector"]["actors"][actor.number]
     return own | ({"state": None, "rollout": None} if actor.lost else {})
 
 
@@ -138,10 +175,11 @@ def _describe_difference(saved: int, before: int, wanted: int, ranks: int) -> st
     return f"{found}, and this run has {wanted} on {ranks}: {advice}."
 
 
-def _join_spans(streams: Sequence[Stream]) -> list[Span]:
+def _join_spans(states: States, streams: Sequence[Stream]) -> list[Span]:
     """Return streams as spans, each of successive environments of one rank."""
     spans: list[Span] = []
-    for state, n, _ in streams:
+    for stream in streams:
+        state, n = _state_of(states, stream), stream.number
         last, place = spans[-1] if spans else (None, slice(0))
         if last is state and place.stop == n:
             spans[-1] = (state, slice(place.start, n + 1))

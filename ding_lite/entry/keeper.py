@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any
 
 import torch
 
 from ding_lite.config import changed_values, save_config
-from ding_lite.entry.dealing import deal, find_streams
+from ding_lite.entry.dealing import check_streams, count_streams, deal, find_parts, find_streams
 from ding_lite.entry.reporter import RunReporter
 from ding_lite.entry.setup import RunSetup
 from ding_lite.envs.spaces import spec_state
@@ -103,7 +103,7 @@ class RunKeeper(AbstractContextManager[Any]):
         """Load the model of `load_ckpt_before_run`; return the checkpoint if the run continues from it."""
         path = self._hook.load_ckpt_before_run
         if path and self._resumes:
-            loaded = load_file(path, allow_lost=self._allow_lost)
+            loaded = load_file(path, allow_lost=self._allow_lost, needs=self._find_parts)
             load_policy(self._policy, loaded.state, path, with_optimizer=True)
             return loaded
         if path:
@@ -118,7 +118,7 @@ class RunKeeper(AbstractContextManager[Any]):
             on_rank_0(lambda: claim_exp_dir(self._exp_dir))
             self.reporter.begin_again()
             return None
-        loaded = self._store.load_newest(self._allow_lost)
+        loaded = self._store.load_newest(self._allow_lost, self._find_parts)
         for reason in loaded.skipped:
             self.reporter.warning(reason)
         load_policy(self._policy, loaded.state, loaded.name, with_optimizer=True)
@@ -160,17 +160,33 @@ class RunKeeper(AbstractContextManager[Any]):
             return
         self._resume_rank(local_state)
 
+    def _find_parts(self, parts: int, lost: Collection[int]) -> list[int]:
+        """Return which parts of a checkpoint this rank needs if it is dealt anew."""
+        return find_parts(get_rank(), get_world_size(), parts, lost, self._num_streams())
+
+    def _num_streams(self) -> int:
+        """Return the number of this run's actors or, if there are none, of its collecting environments."""
+        actors: int = self._setup.whole.policy.collect.get("actors", 0)
+        return actors or self._setup.total("env.collector_env_num")
+
     def _own_state(self, loaded: Loaded) -> dict[str, Any] | None:
         """Return this rank's state, dealt anew if another number of ranks saved the checkpoint; None: it has none."""
-        self._check_actors(loaded)
+        if loaded.local_state is None and not loaded.of_ranks:
+            return None
+        before, now, whole = len(loaded.of_ranks), get_world_size(), self._setup.whole
+        states = dict(enumerate(loaded.of_ranks)) if loaded.of_ranks else {get_rank(): loaded.local_state}
+        counts: dict[int, int] = {}
+        for each in all_gather_object({part: count_streams(state) for part, state in states.items() if state}):
+            counts |= each
+        self._check_actors(next(state["collector"] for state in states.values() if state), counts, loaded.lost)
         if not loaded.of_ranks:
             return loaded.local_state
-        before, now, whole = len(loaded.of_ranks), get_world_size(), self._setup.whole
         rows = None if self._replay is None else self._replay.ring.num_rows
-        actors, size = whole.policy.collect.get("actors", 0), whole.policy.learn.batch_size
-        number, name = (actors, "actors") if actors else (self._setup.total("env.collector_env_num"), "environments")
-        dealt = deal(loaded.of_ranks, get_rank(), now, number, rows, whole.seed, loaded.name)
-        streams = find_streams(loaded.of_ranks, number)
+        number, size = self._num_streams(), whole.policy.learn.batch_size
+        check_streams(counts, before, number, now)
+        dealt = deal(loaded.of_ranks, loaded.lost, get_rank(), now, number, rows, whole.seed, loaded.name)
+        streams = find_streams(before, loaded.lost, number) if any(counts.values()) else []
+        name = "actors" if whole.policy.collect.get("actors") else "environments"
         what = f"a step of all learns from {now * size} samples instead of {before * size}"
         if whole.policy.get("divide"):
             what = f"they share {f'{number} {name} and ' * bool(streams)}batches of {size}"
@@ -184,21 +200,21 @@ class RunKeeper(AbstractContextManager[Any]):
             )
         return dealt
 
-    def _check_actors(self, loaded: Loaded) -> None:
-        """Raise `CheckpointError` if the saved run had another number of actors, or actors of other environments."""
-        found = [state["collector"] for state in (*loaded.of_ranks, loaded.local_state) if state is not None]
-        if not found:
-            return
+    def _check_actors(self, saved: dict[str, Any], counts: Mapping[int, int], lost: Sequence[int]) -> None:
+        """Raise `CheckpointError` if the saved run had another number of actors, or actors of other environments.
+
+        `saved` is the state of one of its collectors, and `counts` are the streams of all ranks that are not lost.
+        """
         wanted, num_envs = self._setup.whole.policy.collect.get("actors", 0), self._setup.cfg.env.collector_env_num
-        number = sum(len(each.get("actors", ())) for each in found) * (1 if loaded.of_ranks else get_world_size())
-        if number != wanted and not (None in loaded.of_ranks and 0 < number < wanted):
+        number = sum(counts.values()) if "actors" in saved else 0
+        if number != wanted and not (lost and 0 < number < wanted):
             raise CheckpointError(
                 f"The checkpoint has {number} actors, and this run has {wanted}: set policy.collect.actors={number}."
             )
-        if number and (saved := found[0]["num_envs"]) != num_envs:
+        if number and saved["num_envs"] != num_envs:
             raise CheckpointError(
-                f"The actors of the checkpoint have {saved} environments each, and those of this run {num_envs}: set "
-                f"env.collector_env_num={saved}."
+                f"The actors of the checkpoint have {saved['num_envs']} environments each, and those of this run "
+                f"{num_envs}: set env.collector_env_num={saved['num_envs']}."
             )
 
     def _resume_rank(self, state: dict[str, Any]) -> None:

@@ -168,7 +168,7 @@ def test_actors_come_back_from_other_numbers_of_ranks() -> None:
     assert sum(actor["rollout"] is not None for actor in whole["collector"]["actors"]) > 1
     states, rows = [whole], whole["replay"]["layout"]["num_rows"]
     for ranks, actors in ((2, [2, 2]), (4, [1, 1, 1, 1]), (3, [2, 1, 1]), (1, [4])):
-        states = [deal(states, rank, ranks, 4, rows, 0, "iteration_1") for rank in range(ranks)]
+        states = [deal(states, (), rank, ranks, 4, rows, 0, "iteration_1") for rank in range(ranks)]
         assert [len(state["collector"]["actors"]) for state in states] == actors
     assert not differences(states[0], whole)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ding_lite.entry.dealing import deal
+from ding_lite.entry.dealing import check_streams, deal, find_parts
 from ding_lite.envs import create_vector_env
 from ding_lite.utils import CheckpointError
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -44,7 +44,12 @@ def play(case: str) -> dict[str, Any]:
 
 
 def dealt(states: Sequence[dict[str, Any] | None], ranks: int, name: str = "iteration_1") -> list[dict[str, Any]]:
-    return [deal(states, rank, ranks, 6, None, 0, name) for rank in range(ranks)]
+    """Deal six environments to ranks, each of which has read only the parts that it needs; None: a lost part."""
+    lost = [part for part, state in enumerate(states) if state is None]
+    needed = [find_parts(rank, ranks, len(states), lost, 6) for rank in range(ranks)]
+    assert set().union(*needed) == set(range(len(states))) - set(lost)
+    read = [[state if part in own else None for part, state in enumerate(states)] for own in needed]
+    return [deal(each, lost, rank, ranks, 6, None, 0, name) for rank, each in enumerate(read)]
 
 
 @pytest.mark.parametrize("case", POLICIES)
@@ -77,6 +82,16 @@ def test_figures_are_summed_over_the_ranks_that_are_gone() -> None:
     assert alone["learner"]["means"] == {"loss": [7.0, 4, 1], "q": [2.0, 2, 0]}
 
 
+@pytest.mark.parametrize("ranks", [511, 513, 256, 1024])
+def test_a_rank_reads_few_parts_of_many(ranks: int) -> None:
+    # 1024 environments of 512 ranks: 2 in a part. A rank of 256 gets 4 of them, of 2 parts; one of 511 gets 3 at most,
+    # of 2 parts. Beside these are the part of its own number, and those of its share of the parts, 2 at most.
+    most = {511: 5, 513: 5, 256: 3, 1024: 3}
+    needed = [find_parts(rank, ranks, 512, (), 1024) for rank in range(ranks)]
+    assert max(map(len, needed)) <= most[ranks]
+    assert {part for own in needed for part in own} == set(range(512))
+
+
 def test_environments_of_lost_parts_begin_anew_with_the_replay_of_others() -> None:
     whole = play("dqn-discrete-0")
     first, _, last = dealt([whole], 3)
@@ -96,10 +111,12 @@ def test_environments_of_lost_parts_begin_anew_with_the_replay_of_others() -> No
     ("ranks", "advice"), [(2, "=3, or 6 and policy.divide=True"), (4, "=6 and policy.divide=True"), (1, "=6")]
 )
 def test_another_number_of_environments_is_refused(ranks: int, advice: str) -> None:
-    states = [play("dqn-discrete-0")]
-    message = rf"6 collecting .* 1 rank\(s\), and this run has 8 on {ranks}: set env\.collector_env_num{advice}\."
-    with pytest.raises(CheckpointError, match=message):
-        deal(states, 0, ranks, 8, None, 0, "iteration_1")
+    message = rf"6 collecting .* 3 rank\(s\), and this run has 8 on {ranks}: set env\.collector_env_num{advice}\."
+    for counts in ({0: 2, 1: 2, 2: 2}, {0: 2, 2: 2}):  # a lost part had as many
+        with pytest.raises(CheckpointError, match=message):
+            check_streams(counts, 3, 8, ranks)
+        check_streams(counts, 3, 6, ranks)
+    check_streams({0: 0, 1: 0}, 2, 8, ranks)  # a run without environments
 
 
 def go_on(folder: Path, ranks: int, steps: int, *words: str) -> str:
@@ -130,7 +147,8 @@ def test_a_run_whose_ranks_share_its_sizes_goes_on_with_any_number(tmp_path: Pat
     refused = run_forked(["-m", "ding_lite", "resume", str(folder), "max_env_step=960"], timeout=200, status=2)
     (line,) = refused.stderr.splitlines()
     assert (
-        "the part of rank 1 of 3 is missing. Bring it back, or let its environments begin anew: ding_lite res" in line
+        "No such file or directory. The part of rank 1 of 3 is lost: bring it back, or let its environments begin "
+        "anew, without its replay: ding_lite resume DIR --allow-lost-replay." in line
     )
     said = go_on(folder, 2, 960, "--allow-lost-replay")
     assert "environments [2, 3] of 0 to 5 begin anew, with copies of the replay of others." in said

@@ -12,10 +12,10 @@ hold replay buffers, only the newest checkpoint keeps them. If its name exists a
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import shutil
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -23,16 +23,18 @@ from ding_lite.utils.checkpoint.file import CheckpointError, read_checkpoint, sa
 from ding_lite.utils.ranks.collectives import all_gather_object, get_rank, get_world_size, on_every_rank, on_rank_0
 
 FILE = re.compile(
-    r"((?P<name>iteration_[0-9]+(_[0-9]+)?)(?P<part>\.rank_[0-9]+)?|ckpt_last|ckpt_best)\.pth\.tar(?P<unfinished>\.tmp)?"
+    r"((?P<name>iteration_[0-9]+(_[0-9]+)?)(\.rank_(?P<part>[0-9]+))?|ckpt_last|ckpt_best)\.pth\.tar(?P<unfinished>\.tmp)?"
 )
+# Returns which parts this rank needs of a checkpoint that is dealt anew, given their number and those that are lost.
+Needs = Callable[[int, Collection[int]], Iterable[int]]
 
 
 class Loaded(NamedTuple):
     """What was read from a checkpoint.
 
-    `local_state` is this rank's. If more or fewer ranks saved the checkpoint than there are now, it is None, and
-    `of_ranks` has those of all of them; None for a part that is lost. Tensors of files that this rank sees are views of
-    them, so they need no second copy in memory.
+    `local_state` is this rank's. If more or fewer ranks saved the checkpoint than there are now, or parts are `lost`,
+    it is None, and `of_ranks` has those parts that this rank needs, in the order of ranks; None for the others. Tensors
+    of files that this rank sees are views of them, so they need no second copy in memory.
     `skipped` has one line for each newer checkpoint that was not used, with the reason; the same on every rank.
     """
 
@@ -41,17 +43,19 @@ class Loaded(NamedTuple):
     local_state: dict[str, Any] | None
     skipped: list[str]
     of_ranks: list[dict[str, Any] | None] = []
+    lost: list[int] = []
 
 
 class LostPartsError(CheckpointError):
-    """Some ranks' parts of a checkpoint are nowhere."""
+    """Some ranks' parts of a checkpoint are missing or damaged wherever a rank looks."""
 
 
 class CheckpointStore:
     """Keeps the newest checkpoints of a run, however the run ends.
 
     The constructor and every method are collective: all ranks return the same or raise the same error. Ranks need not
-    see each other's files. Opening a store removes what a killed run did not finish.
+    see each other's files. Opening a store and loading from it remove nothing; the first save removes what a killed one
+    has left. Files that are older than the newest checkpoint and belong to none stay: another run may have left them.
 
     Args:
         directory: Created when something is saved.
@@ -65,10 +69,9 @@ class CheckpointStore:
         self._directory, self._keep = directory, keep
         found = on_rank_0(self._list)
         names = {match["name"] for match in found if match["name"] and not match["part"] and not match["unfinished"]}
-        self._names = sorted(names, key=lambda name: [int(number) for number in re.findall("[0-9]+", name)])
+        self._names = sorted(names, key=_order)
         self._abandoned: list[str] = []  # newer than the one that the run continued from
-        if found:  # else rank 0's disk may be missing, and the other ranks' files may be needed again
-            on_every_rank(self._remove_unfinished)
+        on_every_rank(self._look_around)
         self._name_last()
 
     def save(
@@ -91,6 +94,8 @@ class CheckpointStore:
             number += 1
             name = f"iteration_{train_iter}_{number}"
         part = self._path(name, get_rank())
+        while self._unfinished:
+            _unlink(self._unfinished.pop())
         try:
             parts = on_every_rank(lambda: None if local_state is None else save_checkpoint(part, local_state))
             on_rank_0(lambda: save_checkpoint(self._path(name), state, {"name": name, "parts": parts}))
@@ -122,8 +127,8 @@ class CheckpointStore:
         """Return whether there are checkpoints, valid or not."""
         return bool(self._names)
 
-    def load_newest(self, allow_lost: bool = False) -> Loaded:
-        """Read the newest checkpoint that every rank can read; `allow_lost`: see `load_file`.
+    def load_newest(self, allow_lost: bool = False, needs: Needs = lambda parts, lost: range(parts)) -> Loaded:
+        """Read the newest checkpoint whose global file can be read; for the arguments see `load_file`.
 
         Raises:
             CheckpointError: There is none, or parts of it are lost.
@@ -131,7 +136,7 @@ class CheckpointStore:
         skipped: list[str] = []
         for name in self._names[::-1]:
             try:
-                loaded = load_file(self._path(name), name, name == self._names[-1], allow_lost)
+                loaded = load_file(self._path(name), name, name == self._names[-1], allow_lost, needs)
             except LostPartsError:
                 raise
             except CheckpointError as error:
@@ -139,7 +144,6 @@ class CheckpointStore:
             else:
                 count = len(self._names) - len(skipped)
                 self._names, self._abandoned = self._names[:count], self._names[count:]
-                self._remove_old()
                 return loaded._replace(skipped=skipped)
         reasons = " ".join(skipped) or "there is none."
         raise CheckpointError(f"No checkpoint in '{self._directory}' can be loaded: {reasons}")
@@ -157,11 +161,15 @@ class CheckpointStore:
             raise CheckpointError(f"Cannot list '{self._directory}': {error.strerror}.") from error
         return [{**match.groupdict(), "file": match[0]} for match in map(FILE.fullmatch, files) if match]
 
-    def _remove_unfinished(self) -> None:
-        """Remove temporary files and the parts that have no global file."""
-        for match in self._list():
-            if match["unfinished"] or (match["part"] and match["name"] not in self._names):
-                _unlink(os.path.join(self._directory, str(match["file"])))
+    def _look_around(self) -> None:
+        """Find out which files that this rank sees a killed save has left, and how many ranks' parts there may be."""
+        found, newest = self._list(), _order(self._names[-1]) if self._names else []
+        self._unfinished = [
+            os.path.join(self._directory, str(match["file"]))
+            for match in found
+            if match["unfinished"] or (match["part"] and _order(str(match["name"])) > newest)
+        ]
+        self._most_parts = max((int(match["part"] or 0) + 1 for match in found), default=0)
 
     def _remove_old(self) -> None:
         """Remove all but the newest `keep` checkpoints."""
@@ -170,17 +178,16 @@ class CheckpointStore:
 
     def _remove(self, names: list[str]) -> None:
         for name in names:
-            if get_rank() == 0:
-                _unlink(self._path(name))
             self._remove_parts(name)
+        if names:
+            all_gather_object(None)  # a kill must not leave parts without their global file: nobody would remove them
+        for name in names if get_rank() == 0 else ():
+            _unlink(self._path(name))
 
     def _remove_parts(self, name: str) -> None:
         """Remove this rank's part of a checkpoint, and those of more ranks that saved it than there are now."""
-        for rank in itertools.count(get_rank(), get_world_size()):
-            path = self._path(name, rank)
-            if not os.path.lexists(path):
-                return
-            _unlink(path)
+        for rank in range(get_rank(), max(self._most_parts, get_world_size()), get_world_size()):
+            _unlink(self._path(name, rank))
 
     def _name_last(self) -> None:
         """On rank 0, make `ckpt_last` a name of the newest checkpoint; opening the store repairs a failure."""
@@ -193,64 +200,92 @@ class CheckpointStore:
                 os.replace(f"{last}.tmp", last)
 
 
-def load_file(path: str, name: str | None = None, is_newest: bool = False, allow_lost: bool = False) -> Loaded:
+def load_file(
+    path: str,
+    name: str | None = None,
+    is_newest: bool = False,
+    allow_lost: bool = False,
+    needs: Needs = lambda parts, lost: range(parts),
+) -> Loaded:
     """Read a global file, and the ranks' parts in the same directory, collectively.
 
-    A rank gets its own part, if as many ranks saved the checkpoint and each finds its own. Else it gets those of all,
-    and ranks that do not find a part get it from one that does.
+    A rank reads its own part, if as many ranks saved the checkpoint and no part is lost; else it reads those that it
+    needs. It gets those that it cannot read from a rank that can.
 
     Args:
         path: the global file.
         name: the name under which it must have been saved; None: any.
         is_newest: whether it must have parts; other checkpoints may have lost all of them.
-        allow_lost: whether parts that no rank finds, even all, may be missing.
+        allow_lost: whether parts, even all, may be missing or damaged.
+        needs: see `Needs`.
 
     Raises:
-        LostPartsError: no rank finds one of the parts.
-        CheckpointError: it cannot be read, or a part is damaged.
+        LostPartsError: no rank can read one of the parts.
+        CheckpointError: the global file cannot be read.
     """
-    state, name_found, parts = on_rank_0(lambda: _read_global(path, name))
-    paths = {rank: _path(os.path.dirname(path), name_found, rank) for rank, each in enumerate(parts) if each}
-    seen_R = on_every_rank(lambda: [rank for rank in paths if os.path.exists(paths[rank])])
-    seen = {rank for own in seen_R for rank in own}
-    if not seen:
-        if paths and is_newest and not allow_lost:
-            raise CheckpointError(
-                f"Cannot read checkpoint '{paths[0]}': it is missing, as after `ding_lite clean --parts`. The run can "
-                "be evaluated, but not resumed; a new run may begin with its model: "
-                "policy.learn.learner.hook.load_ckpt_before_run."
-            )
-        return Loaded(name_found, state, None, [])
-    lost = [str(rank) for rank in paths if rank not in seen]
-    if lost and not allow_lost:
+    state, name_found, checksums = on_rank_0(lambda: _read_global(path, name))
+    files = {
+        rank: (_path(os.path.dirname(path), name_found, rank), checksum)
+        for rank, checksum in enumerate(checksums)
+        if checksum
+    }
+    held, lost = _read_parts(files, len(checksums), needs)
+    were_removed = len(lost) == len(files) and not any(damaged for damaged, _ in lost.values())
+    if lost and not allow_lost and (is_newest or not were_removed):
+        ranks = ", ".join(map(str, sorted(lost)))
         raise LostPartsError(
-            f"Checkpoint '{path}': the part of rank {', '.join(lost)} of {len(parts)} is missing. Bring it back, or "
-            "let its environments begin anew: ding_lite resume DIR --allow-lost-replay."
+            f"{lost[min(lost)][1]} The part of rank {ranks} of {len(checksums)} is lost: bring it back, or let its "
+            "environments begin anew, without its replay: ding_lite resume DIR --allow-lost-replay."
         )
-    is_whole = len(parts) == get_world_size() and all(rank in own for rank, own in enumerate(seen_R))
+    if len(lost) == len(files):
+        return Loaded(name_found, state, None, [])
+    if len(checksums) == get_world_size() and not lost:
+        return Loaded(name_found, state, held[get_rank()], [])
+    return Loaded(name_found, state, None, [], [held.get(rank) for rank in range(len(checksums))], sorted(lost))
+
+
+Lost = dict[int, tuple[bool, str]]  # the parts that no rank can read: whether a rank sees the file, and an error
+
+
+def _read_parts(
+    files: Mapping[int, tuple[str, str]], num_parts: int, needs: Needs
+) -> tuple[dict[int, dict[str, Any]], Lost]:
+    """Return the parts that this rank needs, and those that are lost; `files` are paths and checksums of all parts."""
     held: dict[int, dict[str, Any]] = {}
+    lost: Lost = {}
+    while True:
+        is_whole = num_parts == get_world_size() and not lost
+        wanted = [get_rank()] if is_whole else needs(num_parts, lost.keys())
+        wanted = [part for part in wanted if part in files and part not in lost]
+        held = {part: held[part] for part in wanted if part in held}  # others are needed no more
+        read, failed = _try_to_read(files, [part for part in wanted if part not in held])
+        held |= read
+        failed_R = all_gather_object(failed)
+        failures: Lost = {}
+        for each in failed_R:
+            failures |= {part: failure for part, failure in each.items() if failure > failures.get(part, (False, ""))}
+        if not failures:
+            return held, lost
+        # Machines need not share files: another rank may have what this one has not.
+        spare = {part: held[part] for part in failures if part in held}
+        spare |= _try_to_read(files, [part for part in failures if part not in spare and part not in failed])[0]
+        able_R = all_gather_object(list(spare))
+        senders = {part: rank for rank, able in reversed(list(enumerate(able_R))) for part in able}
+        for sent in all_gather_object({part: spare[part] for part in spare if senders[part] == get_rank()}):
+            held |= {part: state for part, state in sent.items() if part in wanted}
+        lost |= {part: failure for part, failure in failures.items() if part not in senders}
 
-    def read() -> None:
-        for rank in [get_rank()] if is_whole else seen_R[get_rank()]:
-            held[rank] = read_checkpoint(paths[rank], parts[rank], mmap=True)[0]
 
-    on_every_rank(read)
-    if is_whole:
-        return Loaded(name_found, state, held[get_rank()], [])
-    held |= _exchange(held, seen_R)
-    if len(parts) == get_world_size() and not lost:
-        return Loaded(name_found, state, held[get_rank()], [])
-    return Loaded(name_found, state, None, [], [held.get(rank) for rank in range(len(parts))])
-
-
-def _exchange(held: dict[int, dict[str, Any]], seen_R: list[list[int]]) -> dict[int, dict[str, Any]]:
-    """Return the parts that not every rank has read; each is sent by the first rank that has."""
-    senders = {part: rank for rank, own in reversed(list(enumerate(seen_R))) for part in own}
-    rare = {part: rank for part, rank in senders.items() if not all(part in own for own in seen_R)}
-    if not rare:
-        return {}
-    sent = all_gather_object({part: held[part] for part, rank in rare.items() if rank == get_rank()})
-    return {part: state for parts in sent for part, state in parts.items()}
+def _try_to_read(files: Mapping[int, tuple[str, str]], parts: Iterable[int]) -> tuple[dict[int, dict[str, Any]], Lost]:
+    """Return those of the parts that this rank can read, and those that it cannot."""
+    held: dict[int, dict[str, Any]] = {}
+    failed: Lost = {}
+    for part in parts:
+        try:
+            held[part] = read_checkpoint(*files[part], mmap=True)[0]
+        except CheckpointError as error:
+            failed[part] = os.path.lexists(files[part][0]), str(error)
+    return held, failed
 
 
 def _read_global(path: str, expected: str | None) -> tuple[dict[str, Any], str, list[Any]]:
@@ -265,6 +300,11 @@ def _read_global(path: str, expected: str | None) -> tuple[dict[str, Any], str, 
     if expected not in (None, name):
         raise CheckpointError(f"Cannot read checkpoint '{path}': it was saved as '{name}' and renamed.")
     return state, name, parts
+
+
+def _order(name: str) -> list[int]:
+    """Return what sorts the names of checkpoints by age."""
+    return [int(number) for number in re.findall("[0-9]+", name)]
 
 
 def _path(directory: str, name: str, rank: int | None = None) -> str:
