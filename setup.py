@@ -16,7 +16,7 @@ SWEEP = ["optuna>=4.9"]
 SLURM = ["submitit>=1.5"]
 NOTEBOOK = ["nbclient>=0.10", "nbformat>=5.10", "ipykernel>=6.29"]
 WANDB = ["wandb>=0.31"]  # older ones have no finish_timeout
-RAY = ["ray>=2.40"]  # without its extras: actors need the core alone
+RAY = ["ray>=2.52"]  # without its extras: actors need the core alone
 MLFLOW = ["mlflow-skinny>=3.17", "sqlalchemy>=2", "alembic>=1.13"]  # the others for a local database
 ONNX = ["onnx>=1.17", "onnxscript>=0.5", "onnxruntime>=1.20"]
 

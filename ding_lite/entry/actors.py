@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import glob
 import logging
 import math
 import os
@@ -21,7 +22,7 @@ import subprocess
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -51,12 +52,18 @@ logger = logging.getLogger(__name__)
 ACTOR_BYTES = 180 * 2**20  # memory of an actor's process with a small network, most of which is torch
 REACH_TIMEOUT = 10.0  # seconds until an address that does not answer counts as wrong
 PREFIX = "ding_lite_ray_"  # begins the name of Ray's directory, which must be short because it holds sockets
-# Wait for a line, and remove the directory $1. If the rank was killed, stdin ends without a line: then also kill the
-# processes that have files there open, such as logs.
+MARK = "DING_LITE_RAY"  # environment variable of Ray's processes and those that they start: the path of its directory
+LOST = "Ray has ended: its {name} was killed, or the machine has too little memory. The last checkpoint can be resumed."
+# Read the name of Ray's log of the rank, then wait for a line, and remove the directory $1. If the rank ended without
+# it, kill the processes whose environment has the line $2; print $3 if Ray itself ended the rank.
 CLEAN_UP = """
-read line || for process in /proc/[0-9]*; do
-  if ls -l $process/fd 2> /dev/null | grep -qF "$1/"; then kill -9 ${process#/proc/}; fi
-done
+read -r log
+read -r line || {
+  for process in /proc/[0-9]*; do
+    if tr '\\0' '\\n' < $process/environ | grep -qxF "$2"; then kill -9 ${process#/proc/}; fi
+  done
+  if tail -n 1 "$log" | grep -q 'Terminate the process'; then echo "$3" >&3; fi
+}
 rm -rf "$1"
 """
 
@@ -144,6 +151,7 @@ class ActorCollector(NoEnvironments):
 
     def _begin(self, seats: list[Seat], random: bool) -> None:
         """Let actors play with the newest weights."""
+        self._check_ray()
         state, version = self._policy.state_to_act(), self._policy.iteration
         model = state.pop("model")
         if version != self._weights_version:
@@ -202,6 +210,7 @@ class ActorCollector(NoEnvironments):
 
     def _look(self, rollout: Rollout) -> bool:
         """Fetch what has arrived of a rollout, and ask restarted actors again; return whether it is complete."""
+        self._check_ray()
         for seat in rollout.seats:
             if seat.answer is not None:
                 continue
@@ -216,6 +225,12 @@ class ActorCollector(NoEnvironments):
                 reason = f"it has not {what} in {limit:g} seconds (policy.collect.actor_timeout)"
                 self._count_failure(seat, reason, "answer")
         return all(seat.answer is not None for seat in rollout.seats)
+
+    def _check_ray(self) -> None:
+        """Raise `RuntimeError` if a process has ended that this rank's Ray needs: Ray would end the rank silently."""
+        for name, _ in self._ray._private.worker._global_node.dead_processes():
+            if name in ("raylet", "gcs_server"):
+                raise RuntimeError(LOST.format(name=name))
 
     def _fetch(self, seat: Seat) -> None:
         """Take an answer that has arrived, or an error in its place."""
@@ -417,18 +432,38 @@ def connect(actors: int, own: int, stack: ExitStack) -> Any:
         check_reachable(address)
     else:
         _check_memory(own)
+        _close_to_others(ray, stack)
+    folder, tell_log = stack.enter_context(_directory())
+    if not address:
         own_instance = {"num_cpus": own, "num_gpus": 0, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
-        quiet |= own_instance | {"_temp_dir": stack.enter_context(_directory())}
+        quiet |= own_instance | {"_temp_dir": os.path.join(folder, "r")}  # Ray makes this one writable for everybody
     stack.callback(ray.shutdown)
     try:
-        with restoring_signals():  # Ray replaces the handler of SIGTERM
+        with restoring_signals(), set_variables({MARK: folder}):  # Ray replaces the handler of SIGTERM
             ray.init(address=address or "local", **quiet)
     except Exception as error:  # Ray raises this class itself, for instance if it does not start in time
         where = f"RAY_ADDRESS={address}" if address else "this machine"
         raise ConfigError(f"Ray cannot be used on {where}: {' '.join(str(error).split())[:200]}") from error
+    tell_log(ray._private.worker._global_node.get_logs_dir_path())
     if address:
         _check_cpus(ray, actors)
     return ray
+
+
+def _close_to_others(ray: Any, stack: ExitStack) -> None:
+    """Let the instance that Ray starts listen on the loopback address only, and demand the token of `_variables`.
+
+    Ray reads both settings when it is imported, which the user's script may have done. `stack` restores them.
+    """
+    if not hasattr(ray._raylet, "get_authentication_mode"):
+        raise ConfigError(
+            f"Ray {ray.__version__} lets every user of this machine in, because it has no tokens: pip install "
+            "'ding_lite[ray]', which needs Ray 2.52 or newer."
+        )
+    ray._raylet.Config.initialize("")
+    constants = ray._private.ray_constants
+    stack.callback(setattr, constants, "ENABLE_RAY_CLUSTER", constants.ENABLE_RAY_CLUSTER)
+    constants.ENABLE_RAY_CLUSTER = False
 
 
 @functools.cache
@@ -438,7 +473,7 @@ def _variables() -> dict[str, str]:
     if "RAY_ADDRESS" in os.environ:
         return quiet
     # Only processes with this token can use the instance. Ray would leave one in the user's home.
-    return quiet | {"RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    return quiet | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
 def check_reachable(address: str) -> None:
@@ -474,16 +509,29 @@ def _check_cpus(ray: Any, actors: int) -> None:
 
 
 @contextmanager
-def _directory() -> Iterator[str]:
-    """Create a directory for Ray's session, of which nothing is left when this process has ended, however it ends.
+def _directory() -> Iterator[tuple[str, Callable[[str], None]]]:
+    """Create a directory that only this user may enter, and a shell that removes it when this process has ended.
 
-    A shell waits for the end, and removes the directory. If this process was killed, it also kills those of Ray, some
-    of which would notice that only a minute later.
+    If this process was killed, the shell also kills Ray's processes, some of which would notice that only a minute
+    later. They are those with the variable `MARK`; others, such as a user's `tail -f` of Ray's logs, go on.
+
+    Yields:
+        the directory, and a function that tells the shell where Ray's logs are.
     """
     path = os.path.realpath(tempfile.mkdtemp(prefix=PREFIX))
-    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
-    shell = subprocess.Popen(["sh", "-c", CLEAN_UP, "sh", path], stdin=subprocess.PIPE, **quiet)
+    rank = f"[rank {get_rank()}] " if get_world_size() > 1 else ""
+    command = ["sh", "-c", f"exec 3>&2 2>/dev/null\n{CLEAN_UP}", "sh", path, f"{MARK}={path}"]
+    command.append(f"{rank}{LOST.format(name='raylet')}")
+    shell = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True, text=True
+    )
+    assert shell.stdin is not None
+
+    def tell_log(folder: str) -> None:
+        log = glob.glob(f"{glob.escape(folder)}/python-core-driver-*_{os.getpid()}.log")
+        print(*log, file=shell.stdin, flush=True)
+
     try:
-        yield path
+        yield path, tell_log
     finally:
-        shell.communicate(b"\n")
+        shell.communicate("\n\n")

@@ -63,12 +63,12 @@ def clean_environment(env: dict[str, str] | None = None) -> dict[str, str]:
     return {**kept, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1", **(env or {})}
 
 
-def find_marked(mark: str) -> list[int]:
+def find_marked(mark: str, variable: str = MARK) -> list[int]:
     """Return every process that inherited the mark. The launchers give each rank a session: no group holds them all."""
     found = []
     for environ in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):  # gone meanwhile, or another user's
-            if f"{MARK}={mark}".encode() in environ.read_bytes().split(b"\0"):
+            if f"{variable}={mark}".encode() in environ.read_bytes().split(b"\0"):
                 found.append(int(environ.parent.name))
     return found
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -21,14 +23,14 @@ import torch
 
 from ding_lite.entry import Callback, serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.entry.actor_process import Actor, check_versions, pack
-from ding_lite.entry.actors import check_reachable, connect, join_blocks
+from ding_lite.entry.actors import LOST, check_reachable, connect, join_blocks
 from ding_lite.entry.dealing import deal
 from ding_lite.entry.setup import prepare_run
 from ding_lite.results.run import library_versions
 from ding_lite.utils import ConfigError, UserError
 from dizoo.classic_control.cartpole.config import cartpole_a2c_config, cartpole_pg_config
 from dizoo.classic_control.pendulum.config import pendulum_sac_config
-from tests.distributed.launcher import find_marked, finish, start
+from tests.distributed.launcher import find_marked, finish, run_forked, start
 from tests.distributed.parity import take_columns
 from tests.entry.helpers import CONFIG, curves, pair, result
 from tests.entry.test_resume import PAIRS, SHORT, last_state
@@ -244,7 +246,7 @@ def test_two_ranks_with_actors_learn_as_one_and_leave_nothing_even_if_one_is_kil
     words += ["policy.learn.learner.hook.check_ranks_after_iter=10", "env.stop_value=None"]
     words += ["--divide", "policy.collect.n_sample=16"]
     command = [sys.executable, "-m", "ding_lite", "-c", str(CONFIG), "--nproc", "2", *words]
-    with tempfile.TemporaryDirectory(prefix="t") as folder:  # short, because Ray's directories hold sockets
+    with tempfile.TemporaryDirectory(prefix="t") as folder, ExitStack() as stack:  # short: Ray's sockets are in it
         process = start(command, {"TMPDIR": folder}, tmp_path)
         mark = process.mark  # type: ignore[attr-defined]
         try:
@@ -252,9 +254,14 @@ def test_two_ranks_with_actors_learn_as_one_and_leave_nothing_even_if_one_is_kil
                 wait_until(lambda: logged_iter(tmp_path / "run") > 20, process, 250)
                 (rank,) = [pid for pid in find_marked(mark) if _rank(pid, process.pid) == "1"]
                 assert len(list(Path(folder).glob("ding_lite_ray_*"))) == 2
+                logs = list(Path(folder).glob("ding_lite_ray_*/r/session_2*/logs/raylet.out"))
+                stack.enter_context(reader := subprocess.Popen(["tail", "-f", *logs], stdout=subprocess.DEVNULL))
+                stack.callback(reader.kill)
                 os.kill(rank, signal.SIGKILL)
             process.wait(250)
-            wait_until(lambda: not find_left(folder, mark) and not list(Path(folder).glob("ding_lite_*")), seconds=60)
+            left = [reader.pid] if killed else []  # the user's own process goes on
+            wait_until(lambda: find_left(folder, mark) == left and not [*Path(folder).glob("ding_lite_*")], seconds=60)
+            assert not killed or reader.poll() is None
         finally:
             done = finish(process, 10)
     if killed:
@@ -284,6 +291,55 @@ def _rank(pid: int, launcher: int) -> str:
         variables = dict(word.partition("=")[::2] for word in Path(f"/proc/{pid}/environ").read_text().split("\0"))
         return variables.get("RANK", "") if parent == launcher else ""
     return ""
+
+
+def test_only_this_user_on_this_machine_reaches_ray(ray: Any) -> None:
+    node = ray._private.worker._global_node
+    folder = Path(node.get_session_dir_path()).parents[1]
+    assert (folder.name[:14], folder.stat().st_mode & 0o777) == ("ding_lite_ray_", 0o700)
+    assert len(f"{node.get_sockets_dir_path()}/plasma_store") <= 107  # bytes that the name of a socket may have
+    assert ray._raylet.get_authentication_mode() == ray._raylet.AuthenticationMode.TOKEN
+    own = {os.getpid(), *find_marked(str(folder), "DING_LITE_RAY")}
+    addresses = {address for pid in own for address in listening(pid)}
+    assert addresses == {ipaddress.ip_address("127.0.0.1")}
+
+
+def listening(pid: int) -> Iterator[Any]:
+    """Yield the addresses at which a process listens for connections."""
+    inodes = set()
+    for opened in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):  # closed meanwhile
+            inodes.add(os.readlink(opened))
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            _, local, _, state, *_, inode = line.split()[:10]
+            if state == "0A" and f"socket:[{inode}]" in inodes:
+                words = [int(local[i : i + 8], 16) for i in range(0, len(local.partition(":")[0]), 8)]
+                found = ipaddress.ip_address(b"".join(word.to_bytes(4, sys.byteorder) for word in words))
+                yield getattr(found, "ipv4_mapped", None) or found
+
+
+LOSE = """
+import os, sys
+from contextlib import ExitStack
+from types import SimpleNamespace
+from ding_lite.entry.actors import ActorCollector, connect
+
+with ExitStack() as stack:
+    ray = connect(1, 1, stack)
+    (raylet,) = ray._private.worker._global_node.all_processes["raylet"]
+    raylet.process.kill()
+    raylet.process.wait()
+    if sys.argv[1] == "notices":
+        ActorCollector._check_ray(SimpleNamespace(_ray=ray))
+    ray.put(bytes(10**6))  # ends the process in C++
+"""
+
+
+@pytest.mark.parametrize("who", ["notices", "does not notice"])
+def test_a_rank_that_loses_ray_says_so(who: str) -> None:
+    done = run_forked(["-c", LOSE, who], status=1)
+    assert done.stderr.rstrip().endswith(LOST.format(name="raylet"))
 
 
 def test_bad_input_gives_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
