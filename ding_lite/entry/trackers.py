@@ -19,6 +19,7 @@ import shlex
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -116,19 +117,21 @@ class Tracker(Callback):
         if not self._active:
             return
         drawn = random.getstate()  # a service draws numbers for names and pauses, and an environment may do so too
+        said = StringIO()
         try:
-            with open(self._log, "a") as log, redirect_stdout(log), redirect_stderr(log):
+            with redirect_stdout(said), redirect_stderr(said):
                 message = call()
             if message:
                 self.reporter.info(message)
         except Exception as error:  # a service may raise anything
             self._active = False
-            with suppress(OSError), open(self._log, "a") as log:
-                log.write(hide_passwords(traceback.format_exc()))
+            said.write(traceback.format_exc())
             failure = f"tracker '{self.keys['type']}' has failed and is off; the run does not depend on it.\n  "
             cause = hide_passwords(" ".join(f"{type(error).__name__}: {error}".split()))
             self.reporter.warning(f"{failure}{cause}\n  See {os.path.relpath(self._log)}.")
         finally:
+            with suppress(OSError), open(self._log, "a") as log:
+                log.write(hide_passwords(said.getvalue()))
             random.setstate(drawn)
 
 

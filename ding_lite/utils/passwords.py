@@ -16,15 +16,23 @@ from ding_lite.utils.tree import dotted_items
 
 VARIABLE = re.compile(r"\$\{(\w+)\}")
 SECRET = r"(?:password|passwd|pwd|secret|token|api_?key)"
-KEY = re.compile(f"(?:^|[._]){SECRET}$", re.IGNORECASE)  # key of an option that is a password
+KEY = re.compile(f"(?:^|[._]){SECRET}$", re.IGNORECASE)  # key of an option, or a variable, that is a password
 USER = re.compile(r"://(?!/)[^\s'\"]*@")  # whatever is before the host of a URL
 PASSWORD = re.compile(r"://[^\s/:@]*:(?!\d+/)[^\s@]+@")
 TOKEN = re.compile(r"https?://[^\s/:@]+@", re.IGNORECASE)  # web servers accept a token in place of a user
 QUERY = re.compile(rf"([?&;]{SECRET}=)[^\s&;'\"]+", re.IGNORECASE)
+SHORTEST = 6  # characters of a password that is looked for; a shorter one may be part of any word
+_filled_in: set[str] = set()  # values of the variables that options named
 
 
 def hide_passwords(text: str) -> str:
-    """Return text in which the user and the passwords of each URL are replaced by dots."""
+    """Return text in which dots replace the user and the passwords of each URL, and every password that is known.
+
+    Known are the variables that `fill_in` has read, and those whose names say so, such as WANDB_API_KEY.
+    """
+    known = _filled_in | {value for name, value in os.environ.items() if KEY.search(name)}
+    for value in sorted(known, key=len, reverse=True):  # one may contain another
+        text = text.replace(value, "...") if len(value) >= SHORTEST else text
     return USER.sub("://...@", QUERY.sub(r"\1...", text))
 
 
@@ -51,4 +59,5 @@ def fill_in(value: Any) -> Any:
     missing = [name for name in VARIABLE.findall(value) if name not in os.environ]
     if missing:
         raise ConfigError(f"'{hide_passwords(value)}': the environment variable {missing[0]} is not set.")
+    _filled_in.update(os.environ[name] for name in VARIABLE.findall(value))
     return VARIABLE.sub(lambda match: os.environ[match[1]], value)

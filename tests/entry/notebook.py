@@ -36,7 +36,7 @@ class Notebook(Tracker):
         with (self.exp_dir / FILE).open("ab", buffering=0) as file:  # one write, which readers see whole
             file.write(json.dumps({"event": event, "id": self.id, **what}).encode() + b"\n")
         if self.options.get("fault") == event:
-            print("a service prints")
+            print("a service prints", self.options.get("state", ""))
             raise RuntimeError(f"the service is\n{self.options.get('state', 'closed today')}")
 
 

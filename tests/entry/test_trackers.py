@@ -66,6 +66,7 @@ def test_a_password_reaches_the_service_and_no_file_or_message(
     monkeypatch.setenv("PW", "s3cr/t@x")
     run(*fault("start"), "tracker.options.state=open at http://me:${PW}@host")
     assert "RuntimeError: the service is open at http://...@host" in capfd.readouterr().err
+    assert (RUN / "log/tracker.txt").read_text().startswith("a service prints open at http://...@host\nTraceback")
     files = [file for file in RUN.rglob("*") if file.is_file()]
     assert {RUN / "log/tracker.txt", RUN / "total_config.py", RUN / FILE} <= set(files)
     assert [file for file in files if b"s3cr/t@x" in file.read_bytes()] == []
@@ -86,7 +87,7 @@ def test_a_tracker_that_fails_is_switched_off_with_one_warning(event: str, capfd
         "  RuntimeError: the service is closed today\n  See run/log/tracker.txt.\n"
     ) in said
     printed = (RUN / "log/tracker.txt").read_text()
-    assert printed.startswith("a service prints\n")
+    assert printed.startswith("a service prints \n")
     assert printed.endswith("RuntimeError: the service is\nclosed today\n")
     assert "a service prints" not in out + said
 

@@ -74,3 +74,11 @@ def test_variables_are_filled_in_at_any_depth_and_a_missing_one_is_an_error(monk
 )
 def test_messages_show_where_a_url_leads_and_no_password(text: str, hidden: str) -> None:
     assert hide_passwords(text) == hidden
+
+
+def test_a_password_that_is_known_is_hidden_wherever_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "0123456789")
+    monkeypatch.setenv("PHRASE", "correct horse")
+    monkeypatch.setenv("DB_PASSWORD", "on")  # too short: it is part of many words
+    fill_in(["${PHRASE}"])
+    assert hide_passwords("login 0123456789, correct horse; not configured") == "login ..., ...; not configured"
