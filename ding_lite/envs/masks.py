@@ -25,6 +25,18 @@ def find_mask_space(space: gymnasium.Space[Any]) -> gymnasium.Space[Any] | None:
     return space.spaces.get(MASK) if isinstance(space, Dict) else None
 
 
+def read_mask(mask: Any, where: str) -> np.ndarray:
+    """Return a mask, or a list of masks joined, as zeros and ones, int8: every number but 0 allows its action.
+
+    Raises:
+        EnvError: it does not consist of finite numbers; `where` begins the message.
+    """
+    array = np.hstack([np.ravel(part) for part in mask]) if isinstance(mask, list | tuple) else np.asarray(mask)
+    if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
+        raise EnvError(f"{where} the {MASK} {array.tolist()}, expected finite numbers: 0 forbids, others allow.")
+    return (array != 0).astype(np.int8)
+
+
 def mask_side(
     space: gymnasium.Space[Any], actions: gymnasium.Space[Any] | None
 ) -> tuple[gymnasium.Space[Any], Callable[[Any], Any]]:
@@ -52,7 +64,7 @@ def mask_side(
 
     def convert(mask: np.ndarray) -> np.ndarray:
         padded = np.zeros((*mask.shape[:-1], *shape), np.int8)
-        padded[..., exists_DA] = mask
+        padded[..., exists_DA] = read_mask(mask, "The environment returned")
         return padded
 
     return MultiBinary(shape), convert
@@ -108,6 +120,5 @@ class ActionMask(gymnasium.Wrapper):
             mask = self.env.get_wrapper_attr("action_masks")()
         if mask is None and not over:
             raise EnvError(f"{WRAPPER}: the environment has neither action_masks() nor info['{MASK}']: add one.")
-        parts = np.zeros(self._size) if mask is None else mask
-        joined = np.hstack([np.ravel(part) for part in parts]) if isinstance(parts, list | tuple) else np.ravel(parts)
-        return {**(obs if isinstance(obs, dict) else {"observation": obs}), MASK: joined.astype(np.int8)}
+        given = read_mask(np.zeros(self._size) if mask is None else mask, f"{WRAPPER}: the environment gave")
+        return {**(obs if isinstance(obs, dict) else {"observation": obs}), MASK: given.ravel()}

@@ -13,10 +13,13 @@ from easydict import EasyDict
 
 import ding_lite
 from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
+from ding_lite.envs import EnvError, check_env, create_vector_env
+from ding_lite.envs.actions import random_actions
 from ding_lite.utils.registry import ConfigError
 from dizoo.petting_zoo.envs.petting_zoo_simple_spread_env import SimpleSpreadEnv
 from dizoo.pettingzoo.envs.pettingzoo_env import PettingZooEnv
 from tests.dizoo.extras import needs
+from tests.envs.test_vector_env import env_config
 
 GAME = "tests.dizoo/small_game"
 
@@ -65,6 +68,44 @@ def test_the_teams_reward_may_be_the_mean() -> None:
 def test_a_game_that_cannot_be_played_is_refused_in_one_line(env_id: str, kwargs: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as error:
         make(env_id, **kwargs)
+    assert "\n" not in str(error.value)
+
+
+def test_masks_of_infos_are_obeyed_and_noted() -> None:
+    told = {"clerk": [0, 0.5, 256], "scout": np.array([False, True])}
+    cfg = env_config("pettingzoo", env_id=GAME, kwargs=dict(told=told), team_reward="sum")
+    assert check_env(cfg).notes == ("info['action_mask'] of the agents is obeyed.",)
+    vector = create_vector_env(cfg, 2, 0, True)
+    obs, _ = vector.reset(seed=0)
+    assert obs["action_mask"].tolist() == [[[0, 1, 0, 0], [0, 1, 0, 1], [0, 1, 1, 0]]] * 2
+    for _ in range(9):
+        action = random_actions(vector.action_space, obs)
+        assert obs["action_mask"][np.arange(2)[:, None], np.arange(3), action].all()
+        obs = vector.step(action)[0]
+    vector.close()
+
+
+BOARD = np.zeros((2, 2), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("seen", "message"),
+    [
+        ({"clerk": 3}, "of 'clerk' with the value 3 .*not in its space Discrete"),  # flattened, label -1 is label 2
+        ({"clerk": -1}, "of 'clerk' with the value -1 .*not in its space Discrete"),
+        ({"scout": np.zeros(1, np.float32)}, r"of 'scout' = .* of shape \(1,\), expected \(2,\)"),  # would be padded
+        ({"scout": None}, "of 'scout' = None of type NoneType"),
+        ({"guard": BOARD[:1]}, r"of 'guard' = .* of shape \(1, 2\), expected \(2, 2\)"),
+        (
+            {"guard": {"observation": BOARD, "action_mask": [1, 1]}},
+            r"'guard' has an action_mask of shape \[2\], .*\[4\]",
+        ),
+        ({"guard": {"observation": BOARD, "action_mask": [1, np.nan, 0, 0]}}, "'guard' has the action_mask .*nan"),
+    ],
+)
+def test_what_an_agent_observes_is_compared_with_its_space(seen: Any, message: str) -> None:
+    with pytest.raises(EnvError, match=f"^Environment '{GAME}': .*{message}") as error:
+        make(seen=seen).reset(seed=0)
     assert "\n" not in str(error.value)
 
 

@@ -26,7 +26,7 @@ class Game(Toy):
     def observe(self) -> Any:
         if not isinstance(self.observation_space, Dict):
             return 2
-        return {"seen": 2, "action_mask": np.array(self._mask, np.int8)}
+        return {"seen": 2, "action_mask": np.array(self._mask)}
 
     def begin(self) -> Any:
         return self._told
@@ -73,6 +73,26 @@ def test_a_mask_of_several_choices_has_a_row_for_each_wherever_it_comes_from(env
     vector.close()
 
 
+ODD = [0.5, 256, 0, -1, 1]
+JOINED_BOX = Dict(seen=Discrete(3), action_mask=Box(-256, 256, (5,), np.float32))
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        (Game(Discrete(5), None, Discrete(3), told={"action_mask": ODD}), [1, 1, 0, 1, 1]),
+        (Asked(TWO, [ODD[:3], ODD[3:]], Discrete(3)), [[1, 1, 0], [1, 1, 0]]),
+        (Game(TWO, ODD, JOINED_BOX), [[1, 1, 0], [1, 1, 0]]),
+    ],
+    ids=["info", "list", "observation"],
+)
+def test_every_number_of_a_mask_but_zero_allows(env: Game, expected: Any) -> None:
+    vector = build(env, wrappers=[] if isinstance(env.observation_space, Dict) else [WRAPPER])
+    obs = vector.reset(seed=0)[0]
+    assert obs["action_mask"].tolist() == [expected] * 2  # as int8, 0.5 and 256 were 0
+    vector.close()
+
+
 @pytest.mark.parametrize("actions", [Discrete(5), Discrete(5, start=3)])
 def test_a_mask_of_one_choice_is_unchanged_and_the_other_parts_are_converted(actions: Discrete) -> None:
     spec = check_env(env_config(), [lambda _: Game(actions, JOINED)])
@@ -96,6 +116,12 @@ def test_a_mask_of_one_choice_is_unchanged_and_the_other_parts_are_converted(act
             Game(Discrete(5), JOINED),
             [dict(name="FrameStackObservation", stack_size=2)],
             "'FrameStackObservation' changes or removes the 'action_mask'",
+        ),
+        (Game(TWO, [1, np.nan, 1, 1, 1], JOINED_BOX), [], r"the action_mask .*nan.*, expected finite numbers"),
+        (
+            Asked(Discrete(5), [None] * 5, Discrete(3)),
+            [WRAPPER],
+            r"the action_mask \[None, .*, expected finite numbers",
         ),
         (Game(Discrete(5), None, Discrete(3)), [WRAPPER], r"neither action_masks\(\) nor info\['action_mask'\]"),
         (Game(Box(-1, 1, (2,)), None, Discrete(3)), [WRAPPER], "expected Discrete or MultiDiscrete actions, got Box"),

@@ -56,8 +56,8 @@ class SimpleSpreadEnv(PettingZooEnv):
         obs, reward, terminated, truncated, info = super().step(action)
         return obs, 2 * reward, terminated, truncated, info
 
-    def _observe(self, seen: dict[str, Any]) -> dict[str, np.ndarray]:
-        obs = super()._observe(seen)
+    def _observe(self, seen: dict[str, Any], infos: dict[str, Any]) -> dict[str, np.ndarray]:
+        obs = super()._observe(seen, infos)
         return {**obs, "global_state": self._whole(obs["agent_state"])}
 
     def _whole(self, state_MF: np.ndarray) -> np.ndarray:

@@ -79,4 +79,4 @@ class ConnectFourEnv(gymnasium.Env):
     def _observe(self, side: str) -> dict[str, np.ndarray]:
         seen = self._game.observe(side)
         board = np.moveaxis(seen["observation"], -1, 0).ravel().astype(np.float32)
-        return {"observation": board, "action_mask": seen["action_mask"].astype(np.int8)}
+        return {"observation": board, "action_mask": seen["action_mask"]}
