@@ -38,7 +38,7 @@ from ding_lite.config.compat import (
 )
 from ding_lite.config.saved import append_to_path
 from ding_lite.config.shapes import check_action_space
-from ding_lite.utils.key import SECTION, get_key, has_fields, is_schedule, matches, set_key, show
+from ding_lite.utils.key import SECTION, ConfigDict, get_key, has_fields, is_schedule, matches, set_key, show
 from ding_lite.utils.registry import CONFIG_MODULE, POLICY_REGISTRY, ConfigError, closest, place_of
 
 # The dicts of a config file, in short, for messages.
@@ -145,8 +145,8 @@ def replace_values(
 
 
 def _replace(main: dict[str, Any], values: Mapping[str, Any], prefix: str) -> None:
-    for key, value in values.items():
-        path = f"{prefix}{key}"
+    for key in values:
+        path, value = f"{prefix}{key}", values[key]
         old = get_key(main, path, {})
         whole = has_fields(old) and has_fields(value)  # one schedule for another
         if isinstance(value, Mapping) and value and isinstance(old, dict) and not whole:
@@ -222,7 +222,7 @@ def _fill_in(schema: sc.Schema, values: Mapping[str, Any]) -> EasyDict:
         elif given or key.default not in (sc.UNSET, sc.REQUIRED):
             set_key(cfg, path, copy.deepcopy(values[path] if given else key.default))
     cfg["exp_name"] = os.path.expanduser(cfg["exp_name"])  # shells leave `exp_name=~/runs` as it is
-    return EasyDict(cfg)
+    return ConfigDict(cfg)
 
 
 def _merge_user(

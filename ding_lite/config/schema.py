@@ -235,7 +235,7 @@ def plain(value: Any, path: str, depth: int = 0) -> Any:
         wrong = [key for key in value if not isinstance(key, str)]
         if wrong:
             raise ConfigError(f"{path}: expected strings as keys, got {show(wrong[0])}.")
-        return {key: plain(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
+        return {key: plain(value[key], f"{path}.{key}", depth + 1) for key in value}
     if isinstance(value, (list, tuple)):
         return [plain(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
     if isinstance(value, np.generic):

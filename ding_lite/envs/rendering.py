@@ -22,6 +22,7 @@ from gymnasium.wrappers import HumanRendering
 from ding_lite.envs.builders import Builder, build_single, find_builder
 from ding_lite.envs.returned import EnvError
 from ding_lite.envs.wrappers import ENGINES, TRUE_REWARD
+from ding_lite.utils.key import ConfigDict
 from ding_lite.utils.registry import ConfigError, UserError, load_extra, place_of
 
 logger = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ def build_rendered(
     """
     manager = "base" if cfg_env.manager.type in ENGINES else cfg_env.manager.type
     kwargs = dict(cfg_env.kwargs) | ({"render_mode": render_mode} if render_mode else {})
-    cfg_env = EasyDict(dict(cfg_env), kwargs=kwargs, manager={**cfg_env.manager, "type": manager})
+    cfg_env = ConfigDict(dict(cfg_env), kwargs=kwargs, manager={**cfg_env.manager, "type": manager})
     name = cfg_env.env_id or cfg_env.type
     try:
         env: gymnasium.Env = build_single(find_builder(cfg_env, builders), cfg_env, index)

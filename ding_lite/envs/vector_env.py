@@ -58,6 +58,7 @@ from ding_lite.envs.seeded_env import SameProcessVectorEnv
 from ding_lite.envs.spaces import EnvSpec, PolicyObservations, stack_depth
 from ding_lite.envs.subprocess_env import SubprocessVectorEnv
 from ding_lite.envs.wrappers import ENGINES, find_own_randomness
+from ding_lite.utils.key import ConfigDict
 from ding_lite.utils.ranks.launch_environment import usable_cores
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.seed import derive_seeds
@@ -131,9 +132,9 @@ def create_vector_env(
     limit = cfg_env.collector_max_episode_steps if training else None
     limits = limit if isinstance(limit, list) else [] if limit is None else [limit]
     if not training:
-        cfg_env = EasyDict({**cfg_env, "dynamic_seed": True})
+        cfg_env = ConfigDict({**cfg_env, "dynamic_seed": True})
     elif limits:
-        cfg_env = EasyDict({**cfg_env, "max_episode_steps": 0 if 0 in limits else max(limits)})
+        cfg_env = ConfigDict({**cfg_env, "max_episode_steps": 0 if 0 in limits else max(limits)})
     builder, manager = find_builder(cfg_env, builders), cfg_env.manager
     builds = [partial(build_single, one, cfg_env, n) for n, one in enumerate(builders or [builder] * num_envs)]
     if len(builds) != num_envs:

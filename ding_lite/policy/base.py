@@ -36,7 +36,7 @@ from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
 from ding_lite.torch_utils.switches import frozen, set_training
 from ding_lite.torch_utils.target_network import TargetNetwork
-from ding_lite.utils.key import declared_keys, default_values
+from ding_lite.utils.key import ConfigDict, declared_keys, default_values
 from ding_lite.utils.ranks.collectives import get_local_rank, get_world_size
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_leaves, tree_map
@@ -84,7 +84,7 @@ class Policy(Checkpointed):
     @classmethod
     def default_config(cls) -> EasyDict:
         """Return the default values of the keys that the class and its base classes declare."""
-        return EasyDict(default_values(declared_keys(cls)))
+        return ConfigDict(default_values(declared_keys(cls)))
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:

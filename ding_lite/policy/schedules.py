@@ -9,7 +9,7 @@ import torch
 from easydict import EasyDict
 from torch import Tensor
 
-from ding_lite.utils.key import SECTIONS, get_key, set_key
+from ding_lite.utils.key import SECTIONS, ConfigDict, get_key, set_key
 from ding_lite.utils.schedule import Scheduled, find_schedules
 
 # Beginnings of the keys that losses do not read. They read no learning rate either.
@@ -47,7 +47,7 @@ class Schedules:
         self._followers = {path: Scheduled(self._number(path), partial(self._number, path)) for path in self._schedules}
         self.cfg = cfg
         if self._followers:
-            self.cfg = EasyDict({**cfg, **{name: copy.deepcopy(cfg[name]) for name in SECTIONS if name in cfg}})
+            self.cfg = ConfigDict({**cfg, **{name: copy.deepcopy(cfg[name]) for name in SECTIONS if name in cfg}})
         for path, number in self._followers.items():
             in_losses = "learning_rate" not in path and not path.startswith(OUTSIDE_LOSSES)
             is_input = (cfg.compile or cfg.cuda) and in_losses

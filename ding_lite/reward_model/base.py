@@ -27,7 +27,7 @@ from ding_lite.torch_utils.optimizer import OPTIMIZER_KEYS, Trained
 from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
 from ding_lite.torch_utils.running_stat import RunningMeans
 from ding_lite.torch_utils.switches import set_training
-from ding_lite.utils.key import Key
+from ding_lite.utils.key import ConfigDict, Key
 from ding_lite.utils.tree import tree_map
 
 
@@ -83,7 +83,7 @@ class RewardModel:
         Arguments as for `Policy._add_optimizer`. The defaults of learning rate, weight decay and gradient clipping are
         those of `cfg.reward_model`.
         """
-        cfg = EasyDict({**self._policy_cfg, "learn": {**self._policy_cfg.learn, **self._cfg}})
+        cfg = ConfigDict({**self._policy_cfg, "learn": {**self._policy_cfg.learn, **self._cfg}})
         return self._optimizers.add(name, OptimizerStep(network, cfg, *args, **options))
 
     def train(self, block: dict[str, Any]) -> dict[str, Tensor]:

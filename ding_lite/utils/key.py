@@ -27,6 +27,8 @@ from dataclasses import dataclass, replace
 from operator import ge, gt, le, lt
 from typing import Any
 
+from easydict import EasyDict
+
 from ding_lite.utils.registry import ConfigError, closest
 
 SECTION = object()  # the type of a dict that declares no keys yet
@@ -175,6 +177,28 @@ def default_values(tree: Mapping[str, Any]) -> dict[str, Any]:
     for path, key in _flatten(tree, ""):
         set_key(values, path, copy.deepcopy(key.default))
     return values
+
+
+class ConfigDict(EasyDict):  # type: ignore[misc]  # easydict has no types
+    """An EasyDict in which a key with the name of a method, such as `items`, is no attribute: the method stays."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if type(value) in (list, tuple):
+            value = type(value)(ConfigDict(item) if isinstance(item, dict) else item for item in value)
+        elif type(value) in (dict, EasyDict):
+            value = ConfigDict(value)
+        if name not in METHODS:
+            self.__dict__[name] = value
+        dict.__setitem__(self, name, value)
+
+    __setitem__ = __setattr__
+
+    def pop(self, key: str, *default: Any) -> Any:
+        self.__dict__.pop(key, None)
+        return dict.pop(self, key, *default)
+
+
+METHODS = frozenset(dir(EasyDict))
 
 
 def get_key(cfg: Any, path: str, default: Any = None) -> Any:

@@ -11,15 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box, Dict, Discrete
 
+from ding_lite import load
+from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.entry.experiment import Experiment
 from ding_lite.entry.setup import policy_process, prepare_run
 from ding_lite.utils import ConfigError
 from tests.distributed.launcher import run_forked, run_ranks
 from tests.entry.helpers import SHORT, STEPS, Interrupts, last_checkpoint, metrics, pair, result, run
 from tests.policy.helpers import parameter_hash
+from tests.toys import Toy
 
 
 def test_a_run_leaves_its_config_checkpoints_metrics_events_and_result(
@@ -296,6 +301,44 @@ def test_a_failing_environment_ends_the_run_with_its_own_error(tmp_path: Path) -
     with pytest.raises(ArithmeticError, match="the pole is on fire"):
         run(env_setting=(Fails, [{}] * 8, [{}] * 5))
     assert not (tmp_path / "run" / "result.json").exists()  # it did not end as a run should
+
+
+METHODS = ("clear", "copy", "get", "items", "keys", "pop", "setdefault", "update", "values")
+NAMED = {name: {"items": 1} for name in METHODS}
+
+
+class Named(Toy):
+    """Its observations, infos and arguments have the names of a dict's methods."""
+
+    observation_space = Dict(
+        {name: Box(0, 1, (1,), np.float32) for name in METHODS} | {"deep": Dict(items=Discrete(3))}
+    )
+
+    def __init__(self, **kwargs: Any) -> None:
+        self.action_space = Box(-1, 1, (1,), np.float32) if kwargs.pop("continuous") else Discrete(2)
+        assert kwargs == NAMED
+
+    def observe(self) -> Any:
+        return {name: np.zeros(1, np.float32) for name in METHODS} | {"deep": {"items": 1}}
+
+    def play(self, action: Any) -> Any:
+        return 1.0, False, self.count == 8, {"values": 2.0, "items": 3}
+
+
+@pytest.mark.parametrize("name", ["dqn", "ppo", "sac"])
+def test_parts_of_observations_may_have_the_names_of_a_dicts_methods(name: str) -> None:
+    gymnasium.register("Named-v0", Named, kwargs=dict(continuous=name == "sac"))
+    env = dict(env_id="Named-v0", collector_env_num=2, evaluator_env_num=1, n_evaluator_episode=1, kwargs=NAMED)
+    env |= dict(info_keys=["values", "items"], reset_options=NAMED, norm_obs=True)
+    pipeline = serial_pipeline_onpolicy if name == "ppo" else serial_pipeline
+    more: Any = dict(dqn={}, ppo=dict(collect=dict(n_sample=16)), sac=dict(random_collect_size=16))[name]
+    for resume in (False, True):
+        policy = dict(learn=dict(batch_size=8, resume_training=resume), **more)
+        main = dict(exp_name="run", env=env, policy=policy)
+        pipeline((main, dict(policy=dict(type=name))), seed=0, max_train_iter=20 + 20 * resume)
+    told = load("run").evaluate(2)
+    assert (told["returns"], told["info/values"], told["info/items"]) == ([8.0, 8.0], 2.0, 3.0)
+    del gymnasium.registry["Named-v0"]
 
 
 def test_a_run_leaves_nothing_open(tmp_path: Path) -> None:

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from typing import Any, ClassVar
 
 import pytest
+from easydict import EasyDict
 from torch import nn
 
 from ding_lite.model import mlp
-from ding_lite.utils.key import ACTIVATIONS, SECTION, Key, activation_name, declared_keys, default_values, is_activation
+from ding_lite.utils.key import (
+    ACTIVATIONS,
+    METHODS,
+    SECTION,
+    ConfigDict,
+    Key,
+    activation_name,
+    declared_keys,
+    default_values,
+    is_activation,
+)
 from ding_lite.utils.registry import ConfigError
 
 
@@ -99,6 +112,24 @@ def test_what_is_not_allowed_is_said_with_what_is(
 def test_a_name_a_module_and_its_class_are_the_same(value: Any, name: str) -> None:
     assert activation_name(value) == name
     assert is_activation(value) == (not isinstance(value, str))
+
+
+def test_keys_with_names_of_methods_hide_none_at_any_level() -> None:
+    names = {name: number for number, name in enumerate(sorted(name for name in METHODS if name[0] != "_"))}
+    user = {"items": 1, "a": names, "b": [names]}
+    cfg = ConfigDict(user)
+    others: list[Any] = [cfg, ConfigDict(EasyDict(user)), copy.deepcopy(cfg), pickle.loads(pickle.dumps(cfg))]
+    for other in others:
+        assert other == user
+        assert list(other.a.items()) == list(names.items())
+        assert list(other.b[0].values()) == list(names.values())
+        assert all(callable(getattr(other.a, name)) for name in names)
+        assert other.pop("items") == 1
+        assert other.a.pop("pop") == names["pop"]
+        other.a = {"get": 2, "rest": 3}
+        assert (other.a.get("get"), other.a.rest, other.a.pop("rest"), other.a) == (2, 3, 3, {"get": 2})
+        with pytest.raises(AttributeError):
+            _ = other.a.rest
 
 
 def test_every_name_is_one_of_a_function() -> None:

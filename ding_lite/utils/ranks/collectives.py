@@ -16,6 +16,7 @@ import torch.distributed as dist
 from easydict import EasyDict
 from torch import Tensor, nn
 
+from ding_lite.utils.key import ConfigDict
 from ding_lite.utils.ranks.heartbeat import waiting
 from ding_lite.utils.ranks.launch_environment import read_launch
 from ding_lite.utils.ranks.machine_group import SLOT, machine_group
@@ -207,6 +208,6 @@ def get_local_world_size() -> int:
 
 def to_ddp_config(cfg: dict[str, Any]) -> EasyDict:
     """Return a copy of a single-process `main_config` with `policy.divide=True`: all ranks share its sizes."""
-    new = EasyDict(copy.deepcopy(dict(cfg)))
-    new.policy = EasyDict(new.get("policy", {}), divide=True)
+    new = ConfigDict(copy.deepcopy(dict(cfg)))
+    new.policy = ConfigDict(new.get("policy", {}), divide=True)
     return new
