@@ -23,9 +23,8 @@ from torch import nn
 
 from ding_lite.envs.actions import ActionUnits, bounds_of, scale
 from ding_lite.envs.spaces import observation_side
-from ding_lite.model.agents import GLOBAL, STATE
 from ding_lite.policy import Policy
-from ding_lite.torch_utils.normalizer import MASK
+from ding_lite.torch_utils.normalizer import GLOBAL, MASK, STATE
 from ding_lite.utils.key import show
 from ding_lite.utils.registry import ConfigError, UserError, load_extra
 from ding_lite.utils.tree import dotted_items, tree_leaves, tree_map

@@ -12,10 +12,8 @@ import torch
 from torch import Tensor
 
 from ding_lite.model.arguments import ObsShape
-from ding_lite.torch_utils.normalizer import MASK
+from ding_lite.torch_utils.normalizer import GLOBAL, MASK, STATE, active_agents
 from ding_lite.utils.registry import ConfigError
-
-STATE, GLOBAL = "agent_state", "global_state"  # keys of what each agent observes, and of the state of the whole task
 
 
 def agent_shape(obs_shape: ObsShape, agent_num: int, agent_id: bool) -> Any:
@@ -34,12 +32,37 @@ def agent_shape(obs_shape: ObsShape, agent_num: int, agent_id: bool) -> Any:
 def of_agent(obs: Mapping[str, Tensor], agent: int) -> dict[str, Tensor]:
     """Return what one agent sees of observations `[B, M, ...]`, `[B, ...]`.
 
-    All see the same global state: `[B, G]`, or of one for each agent, `[B, M, G]`, that of the first.
+    All see the same global state: `[B, G]`, or of one for each agent, `[B, M, G]`, that of the first in the game.
     """
     seen = {key: part[:, agent] for key, part in obs.items() if key != GLOBAL}
     if GLOBAL in obs:
-        seen[GLOBAL] = obs[GLOBAL][:, 0] if obs[GLOBAL].ndim == 3 else obs[GLOBAL]
+        seen[GLOBAL] = obs[GLOBAL]
+        if seen[GLOBAL].ndim == 3:
+            active_BM = active_agents(obs)
+            first_B = 0 if active_BM is None else active_BM.int().argmax(1)
+            seen[GLOBAL] = seen[GLOBAL][torch.arange(len(seen[GLOBAL])), first_B]
     return seen
+
+
+def stand_ins(active_XM: Tensor) -> Tensor:
+    """Return whose data each agent has, `[..., M]`: its own, or if it is out of the game, those of the first one in it.
+
+    All agents share the reward, so an agent that is out of the game can expect the return that any other expects.
+    """
+    own_M = torch.arange(active_XM.shape[-1], device=active_XM.device)
+    return own_M.where(active_XM, active_XM.int().argmax(-1, keepdim=True))
+
+
+def pick_active(q_XMA: Tensor, action_XM: Tensor) -> Tensor:
+    """Return the values of the agents' actions, `[..., M]`, and 0 for agents that are out of the game.
+
+    Args:
+        q_XMA: values, -inf for the actions that masks forbid, which also shows who is out, see `active_agents`.
+        action_XM: integers.
+    """
+    choice_XM = (~q_XMA.isneginf()).sum(-1) > 1
+    out_XM = ~choice_XM & choice_XM.any(-1, keepdim=True)
+    return q_XMA.gather(-1, action_XM.unsqueeze(-1)).squeeze(-1).masked_fill(out_XM, 0.0)
 
 
 def fold_agents(obs: Mapping[str, Tensor], dim: int, agent_id: bool) -> dict[str, Tensor]:

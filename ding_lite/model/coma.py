@@ -13,11 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ding_lite.model.agents import GLOBAL, STATE, fold_agents
+from ding_lite.model.agents import fold_agents
 from ding_lite.model.arguments import ObsShape
 from ding_lite.model.mlp import MLP, Activation
 from ding_lite.model.qmix import QMix
 from ding_lite.model.recurrent import LSTMType
+from ding_lite.torch_utils.normalizer import GLOBAL, STATE
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 
 

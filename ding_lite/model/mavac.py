@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model.agents import GLOBAL, STATE, agent_shape, of_agent
+from ding_lite.model.agents import agent_shape, of_agent
 from ding_lite.model.arguments import ObsShape, with_arguments_of
 from ding_lite.model.discrete_qac import DiscreteQAC
 from ding_lite.model.encoders import UnmaskedEncoder, create_encoder, feature_size
 from ding_lite.model.mlp import MLP
 from ding_lite.model.qac import ActorNetwork, CriticNetwork
 from ding_lite.model.vac import VAC, ActorCritic, init_orthogonal
-from ding_lite.torch_utils.normalizer import MASK
+from ding_lite.torch_utils.normalizer import GLOBAL, MASK, STATE
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 
 

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ding_lite.model.agents import GLOBAL, STATE, agent_shape, fold_agents
+from ding_lite.model.agents import agent_shape, fold_agents, pick_active
 from ding_lite.model.arguments import ObsShape, with_arguments_of
 from ding_lite.model.mlp import MLP, Activation
 from ding_lite.model.q_learning import DQN
 from ding_lite.model.recurrent import DRQN, LSTMType
-from ding_lite.torch_utils.normalizer import MASK
+from ding_lite.torch_utils.normalizer import GLOBAL, MASK, STATE
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_map
 
@@ -168,7 +168,7 @@ class QMixPair(nn.Module):
 
     def mix(self, state_XG: Tensor | None, q_X2MA: Tensor, action_XM: Tensor) -> dict[str, Tensor]:
         """Return `total_q` `[..., 2]`, what each network's mixer makes of the values of these actions."""
-        q_X2M = q_X2MA.gather(-1, action_XM[..., None, :, None].expand(*q_X2MA.shape[:-1], 1)).squeeze(-1)
+        q_X2M = pick_active(q_X2MA, action_XM.unsqueeze(-2).expand(q_X2MA.shape[:-1]))
         totals = [getattr(self, name).mix(state_XG, q_X2M[..., i, :])["total_q"] for i, name in enumerate(self.names)]
         return {"total_q": torch.stack(totals, -1)}
 

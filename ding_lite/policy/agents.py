@@ -3,6 +3,9 @@
 The agents share the networks, the reward and the ends of episodes. `Policy` folds what its methods for acting and
 learning get, and unfolds what they return, so the algorithms know nothing of agents.
 
+An agent that is out of the game, see `active_agents`, is no sample. Where a value of what it would observe is needed,
+for the steps before, it is that of another agent, see `stand_ins`.
+
 Shapes: B samples, N environments, T steps, M agents, K ended episodes.
 """
 
@@ -12,9 +15,10 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from ding_lite.model.agents import STATE, fold_agents
-from ding_lite.torch_utils.normalizer import OBS_KEYS
+from ding_lite.model.agents import fold_agents, stand_ins
+from ding_lite.torch_utils.normalizer import MASK, OBS_KEYS, STATE, active_agents
 from ding_lite.utils.tree import tree_map
 
 
@@ -32,19 +36,40 @@ class AgentRows:
     def fold(self, data: dict[str, Any], dim: int = 0) -> dict[str, Any]:
         """Return a batch `[B, ...]` as one of `[B M, ...]`, or with `dim` 1 a block `[T, N, ...]` as `[T, N M, ...]`.
 
-        The dimension of `last_obs` and `final_obs`, which have no steps, is 0 in both cases.
+        The dimension of `last_obs` and `final_obs`, which have no steps, is 0 in both cases. A batch has no rows of
+        agents that are out of the game. A block has the column `active`, which says whose rows count.
         """
         num, rows = data["obs"][STATE].shape[dim + 1], {}
+        active = active_agents(data["obs"])
         for key, column in data.items():
             if key in OBS_KEYS:
-                rows[key] = fold_agents(column, dim if key == "obs" else 0, self._agent_id)
+                rows[key] = self._fold_obs(column, dim if key == "obs" else 0)
             elif key in self._columns:
                 rows[key] = tree_map(lambda leaf: leaf.flatten(dim, dim + 1), column)
+                if active is not None and key != "prev_state":
+                    rows[key] = replace_rows(rows[key], active, dim)
             elif key == "final_index":  # each agent is an environment of its own
                 rows[key] = (column[:, None] * num + torch.arange(num, device=column.device)).flatten()
             elif column.ndim > dim:
                 rows[key] = column.repeat_interleave(num, dim)
-        return rows
+        if active is None:
+            return rows
+        own = active.flatten(dim)
+        return rows | {"active": own} if dim else tree_map(lambda leaf: leaf[own], rows)
+
+    def _fold_obs(self, obs: dict[str, Tensor], dim: int, *, own_mask: bool = False) -> dict[str, Tensor]:
+        """Return observations as rows, with those of other agents in place of what agents out of the game observe."""
+        rows, active = fold_agents(obs, dim, self._agent_id), active_agents(obs)
+        if active is None:
+            return rows
+        return replace_rows(rows, active, dim) | ({MASK: rows[MASK]} if own_mask else {})
+
+    def sample_means(self, x: Tensor, obs: dict[str, Tensor]) -> Tensor:
+        """Return the means over agents `[B]` of numbers of the rows of a batch that had these observations."""
+        active_BM = active_agents(obs)
+        if active_BM is None:
+            return x.view(obs[STATE].shape[:2]).mean(1)
+        return x.new_zeros(active_BM.shape).masked_scatter(active_BM, x).sum(1) / active_BM.sum(1)
 
     def act(self, act: Callable[[Any], dict[str, Any]], obs: Any, memory: dict[str, Any]) -> dict[str, Any]:
         """Return the output `[N, M, ...]` of a method that acts on rows, for observations `[N, M, ...]`.
@@ -56,9 +81,17 @@ class AgentRows:
         """
         num = obs[STATE].shape[1]
         memory.update(tree_map(lambda leaf: leaf.flatten(0, 1), memory))
-        output = act(fold_agents(obs, 0, self._agent_id))
+        output = act(self._fold_obs(obs, 0, own_mask=True))
         memory.update(unfold(memory, num))
         return unfold(output, num)
+
+
+def replace_rows(rows: Any, active: Tensor, dim: int) -> Any:
+    """Return rows `[..., B M, ...]`, or nested dicts of these, with `stand_ins` for agents that are not `active`."""
+    index = stand_ins(active)
+    index = index + torch.arange(index.shape[dim], device=index.device)[:, None] * index.shape[-1]
+    index = index.flatten(dim)
+    return tree_map(lambda leaf: leaf.take_along_dim(index.view(*index.shape, *[1] * (leaf.ndim - dim - 1)), dim), rows)
 
 
 def unfold(rows: Any, num: int) -> Any:

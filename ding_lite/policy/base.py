@@ -178,9 +178,13 @@ class Policy(Checkpointed):
     def learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         """Take one optimizer step on a batch, and return figures, see `_forward_learn`; a collective call."""
         self.schedules.set_numbers()
-        output = self._forward_learn(self._ready(batch))
+        ready = self._ready(batch)
+        if self._agents is not None and self.learns_from == "replay":  # the numbers of agents in the game differ
+            number = len(ready["action"])
+            self.weigh(number / (sum(sizes := rank_sizes(number)) / len(sizes)))
+        output = self._forward_learn(ready)
         if self._agents is not None and "priority" in output:
-            output["priority"] = output["priority"].view(len(batch["action"]), -1).mean(1)
+            output["priority"] = self._agents.sample_means(output["priority"], batch["obs"])
         if "q_value" in output and find_mask(batch["obs"]) is not None:  # forbidden actions have the value -inf
             q_value = output["q_value"]
             output["q_value"] = q_value.masked_fill(q_value.isneginf(), torch.nan).nanmean()

@@ -145,7 +145,7 @@ def sequence_minibatches(samples_N: dict[str, Any], batch_size: int, sizes: list
     for part in minibatches(samples_N, max(1, round(batch_size / n_step)), sizes):
         whole = {"prev_state": part.pop("prev_state"), "episode_start": part.pop("episode_step").t() == 0}
         whole["obs"] = tree_map(lambda leaf: leaf.transpose(0, 1), part.pop("obs"))
-        if "weight" in part:
+        if "weight" in part and part["weight"].ndim == 1:  # of ranks, not of steps
             part["weight"] = part["weight"].unsqueeze(1).expand(-1, n_step)
         batches.append(tree_map(lambda leaf: leaf.transpose(0, 1).flatten(0, 1), part) | whole)
     return batches

@@ -60,8 +60,11 @@ def minibatches(samples: dict[str, Any], batch_size: int, sizes: list[int]) -> l
     weighted means is the mean over all samples. This factor is stored as `weight` `[B]`; if the samples have a `weight`
     already, it is multiplied by the factor.
 
+    With `active`, only some numbers of the samples count, and `weight` is 0 for the others, so that the mean over ranks
+    of the weighted means is the mean over all that count; one collective.
+
     Args:
-        samples: nested dict of `[M, ...]` tensors on one device.
+        samples: nested dict of `[M, ...]` tensors on one device. `active`, bool `[M, ...]`, says what counts.
         batch_size: approximate number of samples per rank and minibatch.
         sizes: M of every rank, see `rank_sizes`.
 
@@ -78,6 +81,8 @@ def minibatches(samples: dict[str, Any], batch_size: int, sizes: list[int]) -> l
 
     pieces = tree_map(cut, samples)
     parts: list[dict[str, Any]] = [tree_map(lambda piece: piece[k], pieces) for k in range(count)]  # noqa: B023
+    if "active" in samples:
+        return weigh_active(parts)
     if len(set(sizes)) > 1:
         for k, part in enumerate(parts):
             size_R = [size // count + (k < size % count) for size in sizes]  # the sizes that tensor_split gives
@@ -87,14 +92,25 @@ def minibatches(samples: dict[str, Any], batch_size: int, sizes: list[int]) -> l
     return parts
 
 
+def weigh_active(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Replace `active` of minibatches by `weight`, see `minibatches`, and return them; one collective."""
+    count_K = allreduce_data(torch.stack([part["active"].sum() for part in parts])).clamp(min=1).double()
+    scales = [part["active"].numel() * get_world_size() / count for part, count in zip(parts, count_K, strict=True)]
+    like = next((leaf for leaf in tree_leaves(parts[0]) if leaf.is_floating_point()), torch.empty(0))
+    for part, scale in zip(parts, scales, strict=True):
+        part["weight"] = part.pop("active").to(like) * scale * part.get("weight", 1.0)
+    return parts
+
+
 @torch.no_grad()
-def normalize_parts(parts: list[Tensor]) -> list[Tensor]:
+def normalize_parts(parts: list[Tensor], weights: list[Tensor] | None = None) -> list[Tensor]:
     """Normalise each part by its mean and standard deviation over all ranks, in one collective.
 
     (x - mean) / (std + 1e-8), where std is the square root of the unbiased variance.
 
     Args:
         parts: K float tensors `[B]`. K is the same on every rank; the lengths B may differ.
+        weights: a tensor of the same shape for each; what has the weight 0 does not count. None: everything does.
 
     Returns:
         K tensors of the same shapes and dtypes.
@@ -102,9 +118,9 @@ def normalize_parts(parts: list[Tensor]) -> list[Tensor]:
     if not parts:
         return []
     x_KB = pad_sequence(parts, batch_first=True).double()
-    size_K = torch.tensor([len(part) for part in parts], device=x_KB.device)
-    mask_KB = torch.arange(x_KB.shape[1], device=x_KB.device) < size_K.unsqueeze(1)
-    mean_K = x_KB.sum(1) / size_K
+    mask_KB = pad_sequence([weight != 0 for weight in weights or map(torch.ones_like, parts)], batch_first=True)
+    size_K = mask_KB.sum(1)
+    mean_K = (x_KB * mask_KB).sum(1) / size_K.clamp(min=1)
     square_K = ((x_KB - mean_K.unsqueeze(1)) * mask_KB).square().sum(1)
     count_K, mean_K, square_K = joined_moments(size_K.double(), mean_K, square_K)
     std_K = (square_K / (count_K - 1).clamp(min=1)).sqrt()

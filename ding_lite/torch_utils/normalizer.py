@@ -24,6 +24,19 @@ from ding_lite.utils.ranks.collectives import alone
 CLIP = 10.0  # largest absolute value of a normalised observation, and by default of a reward
 OBS_KEYS = ("obs", "next_obs", "last_obs", "final_obs")  # keys of blocks and batches that hold observations
 MASK = "action_mask"  # part of an observation that is never normalised
+STATE, GLOBAL = "agent_state", "global_state"  # keys of what each agent observes, and of the state of the whole task
+
+
+def active_agents(obs: Any) -> Tensor | None:
+    """Return which agents are in the game, bool `[..., M]`; None if the observations have no agents, or no mask.
+
+    The mask `[..., M, A]` of an agent that is out of the game allows exactly one action. Where no agent has a choice,
+    all count.
+    """
+    if not isinstance(obs, Mapping) or STATE not in obs or MASK not in obs:
+        return None
+    choice_XM: Tensor = (obs[MASK] != 0).sum(-1) != 1
+    return choice_XM | ~choice_XM.any(-1, keepdim=True)
 
 
 def normalized_features(
@@ -45,7 +58,7 @@ class Normalizer(nn.Module):
     """The running statistics of observations and of discounted returns, the same on all ranks.
 
     * An observation becomes (x - mean) / sqrt(var + 1e-8), clipped to -10..10. Each of its F features has its own mean
-      and variance, over all env steps of all ranks so far.
+      and variance, over all env steps of all ranks so far; an agent's, over those in which it was in the game.
     * A reward becomes r / sqrt(var + 1e-8), clipped. var is the variance of the discounted return R_t = r_t + gamma
       R_{t-1} over all env steps so far, with R = 0 before an episode. The mean is not subtracted, because this would
       change which policy is best. Replay clips the sum of n rewards.
@@ -133,7 +146,7 @@ class Normalizer(nn.Module):
                 the number of the actor that played it, if one did.
         """
         if self.obs is not None:
-            self.obs.update(self._features(block["obs"]))
+            self.obs.update(self._features(block["obs"]), self._counted(block["obs"]))
         if self.returns is not None:
             self.returns.update(self._discounted_returns(block).to(self.returns.mean.device))
 
@@ -143,10 +156,10 @@ class Normalizer(nn.Module):
         Args:
             parts: its observations, in parts `[R, ...]`.
         """
-        if self.obs is not None and self.obs.count == 0:
+        if self.obs is not None and not self.obs.count.any():
             with alone():
                 for part in parts:
-                    self.obs.update(self._features(part))
+                    self.obs.update(self._features(part), self._counted(part))
 
     def _features(self, obs: Any) -> Tensor:
         """Return the features `[..., F]` of observations, on the device of the statistics."""
@@ -158,6 +171,18 @@ class Normalizer(nn.Module):
                 leaf = leaf[key]
             columns.append(leaf.to(self.obs.mean.device).reshape(-1, place.stop - place.start))
         return torch.cat(columns, dim=1) if len(columns) > 1 else columns[0]
+
+    def _counted(self, obs: Any) -> Tensor | None:
+        """Return which features of which rows count, bool `[R, F]`: not those of agents that are out of the game."""
+        active_XM = active_agents(obs)
+        if active_XM is None:
+            return None
+        active_RM, columns = active_XM.flatten(0, -2), []
+        for (key, *_), place in self._places.items():
+            size, of_each = place.stop - place.start, key == STATE or (key == GLOBAL and obs[key].ndim > active_XM.ndim)
+            part = active_RM if of_each else torch.ones_like(active_RM[:, :1])
+            columns.append(part.repeat_interleave(size // part.shape[1], dim=1))
+        return torch.cat(columns, dim=1)
 
     def _discounted_returns(self, block: dict[str, Any]) -> Tensor:
         """Return R after each step, `[T, N]` float64, and remember the last row."""
@@ -177,7 +202,7 @@ class Normalizer(nn.Module):
     def load(self, state: Mapping[str, Any]) -> None:
         """Restore statistics that `state_dict` returned; those that this object does not use are ignored."""
         own = self.state_dict()
-        self.load_state_dict({key: state.get(key, value) for key, value in own.items()})
+        self.load_state_dict({key: state.get(key, value).expand_as(value) for key, value in own.items()})
 
     def local_state_dict(self) -> dict[str, Any]:
         """Return the discounted returns of this rank's running episodes."""

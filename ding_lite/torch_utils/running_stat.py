@@ -22,7 +22,7 @@ def merge_moments(count_R: Tensor, mean_R: Tensor, square_R: Tensor) -> tuple[Te
     """Merge the moments of R parts into those of all data.
 
     n = sum n_r, mean = sum n_r mean_r / n, S = sum S_r + n_r (mean_r - mean)^2, where S is the sum of squared
-    deviations from the mean (Chan et al. 1983, doi:10.1080/00031305.1983.10483115).
+    deviations from the mean (Chan et al. 1983, doi:10.1080/00031305.1983.10483115). Without data, all three are 0.
 
     Args:
         count_R: n_r `[R, ...]`.
@@ -33,7 +33,7 @@ def merge_moments(count_R: Tensor, mean_R: Tensor, square_R: Tensor) -> tuple[Te
         n, mean and S, each `[...]`.
     """
     count = count_R.sum(0)
-    mean = (count_R * mean_R).sum(0) / count
+    mean = (count_R * mean_R).sum(0) / count.clamp(min=1)
     return count, mean, (square_R + count_R * (mean_R - mean).square()).sum(0)
 
 
@@ -60,7 +60,7 @@ class RunningMeanStd(nn.Module):
     Attributes:
         mean: float64 of this shape; 0 before the first update.
         var: the biased variance, float64 of this shape; 1 before the first update.
-        count: number of values of each feature so far, a float64 scalar.
+        count: number of values so far, float64 of this shape.
     """
 
     mean: Tensor
@@ -70,23 +70,29 @@ class RunningMeanStd(nn.Module):
     def __init__(self, shape: Sequence[int] = (), epsilon: float = 1e-8) -> None:
         super().__init__()
         self._epsilon = epsilon
-        for name, value, size in (("mean", 0.0, shape), ("var", 1.0, shape), ("count", 0.0, ())):
+        for name, value, size in (("mean", 0.0, shape), ("var", 1.0, shape), ("count", 0.0, shape)):
             self.register_buffer(name, torch.full(tuple(size), value, dtype=torch.float64))
 
     @torch.no_grad()
-    def update(self, x: Tensor) -> None:
+    def update(self, x: Tensor, counted: Tensor | None = None) -> None:
         """Add the values `[..., *shape]` of all ranks, in one collective; ranks may have different numbers of values.
 
         If any value of any rank is not finite, this update is ignored, because the statistics would stay NaN.
+
+        Args:
+            x: the values.
+            counted: which of them to add, bool, of the same shape; None: all.
         """
-        values = x.double().reshape(-1, *self.mean.shape)
-        mean = values.sum(0) / max(len(values), 1)
-        number = torch.full_like(mean, len(values))
-        new = joined_moments(number, mean, (values - mean).square().sum(0))
-        old = (self.count.expand_as(mean), self.mean, self.var * self.count)
+        values = x.double() if counted is None else x.double().where(counted.view_as(x), 0.0)
+        values = values.reshape(-1, *self.mean.shape)
+        used = torch.ones_like(values) if counted is None else counted.reshape(values.shape).double()
+        number = used.sum(0)
+        mean = values.sum(0) / number.clamp(min=1)
+        new = joined_moments(number, mean, ((values - mean) * used).square().sum(0))
+        old = (self.count, self.mean, self.var * self.count)
         count, mean, square = merge_moments(*(torch.stack(pair) for pair in zip(old, new, strict=True)))
-        sound = square.isfinite().all()  # stays on the device, so that the host does not wait
-        for buffer, value in ((self.count, count.max()), (self.mean, mean), (self.var, square / count)):
+        sound = square.isfinite().all() & (count > 0)  # stays on the device, so that the host does not wait
+        for buffer, value in ((self.count, count), (self.mean, mean), (self.var, square / count)):
             buffer.copy_(torch.where(sound, value, buffer))
 
     @property

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from ding_lite.config import compile_config, set_shapes
 from ding_lite.envs import check_env, create_vector_env
 from ding_lite.policy import Policy
+from ding_lite.torch_utils.normalizer import active_agents
 from ding_lite.utils import DDPContext, get_rank, get_world_size
 from ding_lite.utils.registry import BUFFER_REGISTRY, ENV_REGISTRY, POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
@@ -267,6 +268,9 @@ def share_noise(policy: Any, batch: dict[str, Any], columns: range, steps: int) 
     place_B, total = step_B * NUM_ENVS + columns.start + env_B, len(batch["index"]) // len(columns) * NUM_ENVS
     if policy.current_config.get("multi_agent"):  # each of two agents is a sample
         place_B, total = torch.stack((place_B * 2, place_B * 2 + 1), -1).flatten(), total * 2
+        active_BM = active_agents(batch["obs"])
+        assert active_BM is not None
+        place_B = place_B[active_BM.flatten()]  # the others are no samples
 
     def draw_shared(batch: dict[str, Any]) -> dict[str, Tensor]:
         torch.manual_seed(next(calls))

@@ -129,3 +129,9 @@ def same_tree(left: Any, right: Any) -> bool:
     if isinstance(left, list | tuple):
         return len(left) == len(right) and all(map(same_tree, left, right))
     return torch.equal(left, right) if isinstance(left, Tensor) else bool(left == right)
+
+
+def is_out(mask: Tensor) -> Tensor:
+    """Return which of two agents is out of the game, `[..., 2]`: it has one action left, and the other one more."""
+    one = mask.bool().sum(-1) == 1
+    return one & ~one.flip(-1)

@@ -5,15 +5,19 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box, Dict
 from torch import Tensor
 
 from ding_lite.model.agents import fold_agents
+from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils.registry import POLICY_REGISTRY
-from ding_lite.utils.tree import tree_leaves
+from ding_lite.utils.tree import tree_leaves, tree_map
 from tests.distributed import parity
-from tests.policy.helpers import parameter_hash
+from tests.distributed.test_parity import leaves
+from tests.policy.helpers import OURS, batches_of, is_out, parameter_hash
 
 AGENTS = 2  # in the environment of the parity test, each with what it observes, `[4]`, and three actions
 
@@ -25,7 +29,7 @@ def problem(name: str, *words: str) -> tuple[Any, Any, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", ["dqn", "discrete_sac"])
-def test_a_sample_is_one_of_each_agent_and_its_priority_is_their_mean(name: str) -> None:
+def test_a_sample_is_one_of_each_agent_in_the_game_and_its_priority_is_their_mean(name: str) -> None:
     cfg, policy, block = problem(name, "priority=True", "priority_IS_weight=True", "nstep=1")
     batch = parity.replay_everything(cfg, policy.to_samples(block), parity.NUM_ENVS)
     alone = copy.deepcopy(cfg)
@@ -33,11 +37,22 @@ def test_a_sample_is_one_of_each_agent_and_its_priority_is_their_mean(name: str)
     rows = {key: batch[key].repeat_interleave(AGENTS, 0) for key in ("reward", "done", "value_gamma", "weight")}
     rows |= {key: fold_agents(batch[key], 0, agent_id=True) for key in ("obs", "next_obs")}
     rows["action"] = batch["action"].flatten()
+    # what follows for an agent that has left, is what follows for the other one; who is out is no sample
+    out, next_out = (is_out(batch[key]["action_mask"]) for key in ("obs", "next_obs"))
+    other = torch.arange(len(out.flatten())).view(-1, AGENTS)[next_out.nonzero(as_tuple=True)].bitwise_xor(1)
+    rows["next_obs"] = {key: part.clone() for key, part in rows["next_obs"].items()}
+    for part in rows["next_obs"].values():
+        part[other.bitwise_xor(1)] = part[other]
+    assert out.any()
+    assert next_out.any()
+    rows = tree_map(lambda leaf: leaf[~out.flatten()], rows)
     # the policy of one agent, with the network that the other has by default
     single = POLICY_REGISTRY.find(name)(alone.policy, copy.deepcopy(policy.model))
     expected, found = (one.learn(part) for one, part in ((single, rows), (policy, batch)))
     assert parameter_hash(policy.model) == parameter_hash(single.model)
-    torch.testing.assert_close(found.pop("priority"), expected.pop("priority").view(-1, AGENTS).mean(1))
+    priority = torch.full(out.shape, torch.nan, dtype=torch.float64)
+    priority[~out] = expected.pop("priority").double()
+    torch.testing.assert_close(found.pop("priority").double(), priority.nanmean(1))
     for key, figure in expected.items():
         torch.testing.assert_close(found[key].mean(), figure.mean(), equal_nan=True, msg=key)
 
@@ -60,3 +75,51 @@ def test_what_an_agent_remembers_belongs_to_its_environment(words: list[str]) ->
     assert torch.equal(third[1], first[1])
     assert not torch.equal(third[0], first[0])
     assert torch.equal(act(explore=False), first)  # an evaluation has a memory of its own
+
+
+OPTIONS = {
+    "coma": [["model.lstm_type=None"]],
+    "mappo": [[], ["model.centralized_critic=False"], ["model.lstm_type=gru"]],
+    "discrete_sac": [[], ["model.centralized_critic=False", "priority=True", "priority_IS_weight=True"]],
+    **{name: [["model.lstm_type=None", "unroll_len=1", "nstep=2"]] for name in ("madqn", "qmix", "wqmix")},
+}
+OF_AGENTS = [name for name in OURS if "agents" in parity.kinds_of(POLICY_REGISTRY.find(name))]
+
+
+@pytest.mark.parametrize(("name", "words"), [(name, words) for name in OF_AGENTS for words in OPTIONS.get(name, [[]])])
+def test_what_data_hold_of_an_agent_out_of_the_game_changes_nothing(name: str, words: list[str]) -> None:
+    cfg = parity.compile_problem(name, "agents", ["env.norm_obs=True", *(f"policy.{word}" for word in words)])
+    cfg.policy.learn.batch_size = 10**6
+    block = parity.collect_block(cfg)
+    other = copy.deepcopy(block)
+    generator = torch.Generator().manual_seed(0)
+    for key in ("obs", "last_obs", "final_obs"):
+        out, state = is_out(other[key]["action_mask"]), other[key]["agent_state"]
+        state[out] = torch.empty_like(state[out]).normal_(3.0, generator=generator)
+    out = is_out(block["obs"]["action_mask"])
+    assert 0.1 < out.double().mean() < 0.5
+    for key in {"logit", "value"} & block.keys():
+        of_each = block[key].shape[: out.ndim] == out.shape  # HAPPO's value is that of all
+        other[key][out if of_each else []] += 3.0
+    other["action"][out] = torch.randint(3, (int(out.sum()),), generator=generator)
+    found = []
+    for data in (block, other):
+        policy = parity.create_policy(cfg)
+        policy.normalizer = Normalizer(space_of(data), None)
+        policy.begin_collect(0)
+        figures = []
+        for _ in range(2):
+            torch.manual_seed(0)
+            for batch in batches_of(policy, cfg, copy.deepcopy(data)):
+                if policy.learns_from == "replay" and "weight" in batch:  # the parity test makes it of observations
+                    batch["weight"] = torch.linspace(0.5, 2.0, len(batch["weight"])).double()
+                figures.append(policy.learn(batch))
+        found.append({"figures": dict(enumerate(figures)), "state": policy.state_dict()})
+    for (path, first), (_, second) in zip(*map(leaves, found), strict=True):
+        torch.testing.assert_close(first, second, rtol=1e-9, atol=1e-12, equal_nan=True, msg=path)
+
+
+def space_of(block: dict[str, Any]) -> Dict:
+    """Return the space of the observations of a block."""
+    shapes = {key: part.shape[2:] for key, part in block["obs"].items() if key != "action_mask"}
+    return Dict({key: Box(-np.inf, np.inf, shape, np.float32) for key, shape in shapes.items()})

@@ -31,6 +31,18 @@ def test_other_ranks_sizes_say_the_number_of_parts_and_the_weights() -> None:
     assert [part["weight"][0].item() for part in uneven] == pytest.approx([3 * 2 / 5, 1, 1])
 
 
+def test_what_is_not_active_has_no_weight_in_means_and_in_the_normalisation() -> None:
+    samples = {"adv": torch.tensor([[1.0, 50.0], [3.0, 50.0]]), "active": torch.tensor([[True, False], [True, False]])}
+    (part,) = minibatches(samples, 2, [2])
+    assert part.keys() == {"adv", "weight"}
+    assert part["weight"].tolist() == [[2, 0], [2, 0]]  # four numbers, of which two count
+    assert (part["adv"] * part["weight"]).mean() == 2
+    (adv,) = normalize_parts([part["adv"].flatten()], [part["weight"].flatten()])
+    assert adv[::2].sort().values.tolist() == pytest.approx([-(0.5**0.5), 0.5**0.5])  # variance ((-1)^2 + 1^2) / 1
+    samples["active"][:] = False
+    assert not minibatches(samples, 2, [2])[0]["weight"].any()
+
+
 def test_a_part_is_normalised_by_hand() -> None:
     # mean 2, deviations -1, 0, 1: unbiased variance 2 / 2 = 1; the other is shorter: mean 5, variance 2 / 1
     first, second = normalize_parts([tensor([1.0, 2.0, 3.0]), tensor([4.0, 6.0])])

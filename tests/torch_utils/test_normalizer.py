@@ -69,7 +69,7 @@ def test_statistics_are_those_of_all_blocks_together() -> None:
     assert normalizer.obs is not None and normalizer.returns is not None  # noqa: PT018 (for the type checker)
     np.testing.assert_allclose(normalizer.obs.mean, joined.mean(0), rtol=1e-12)
     np.testing.assert_allclose(normalizer.obs.var, joined.var(0), rtol=1e-12)
-    assert normalizer.obs.count == 26
+    assert normalizer.obs.count.tolist() == [26] * 3
     np.testing.assert_allclose(normalizer.returns.mean, returns.mean(), rtol=1e-12)
     np.testing.assert_allclose(normalizer.returns.var, returns.var(), rtol=1e-12)
 
@@ -185,6 +185,26 @@ def test_a_data_set_is_read_once() -> None:
     normalizer.fit(iter(parts))
     assert normalizer.obs is not None
     np.testing.assert_allclose(normalizer.obs.mean, torch.cat(parts).mean(0), rtol=1e-12)
-    count = normalizer.obs.count.item()
+    count = normalizer.obs.count.clone()
     normalizer.fit(iter(parts))  # of a resumed run
-    assert normalizer.obs.count == count
+    assert torch.equal(normalizer.obs.count, count)
+
+
+def test_what_an_agent_observes_counts_while_it_is_in_the_game() -> None:
+    # two agents see 1 and 2, 3 and 4, 5 and 6; the first one leaves after one step, and nobody has a choice in the last
+    states, shown = torch.arange(1.0, 7.0).view(3, 1, 2, 1), torch.tensor([[[8.0]], [[8.0]], [[2.0]]])
+    mask = torch.tensor([[[1, 1], [1, 1]], [[1, 0], [1, 1]], [[1, 0], [0, 1]]]).unsqueeze(1)
+    obs = {"agent_state": states, "global_state": shown, "action_mask": mask}
+    space = Dict(agent_state=Box(-9, 9, (2, 1)), global_state=Box(-9, 9, (1,)), action_mask=MultiBinary((2, 2)))
+    normalizer = Normalizer(space, None)
+    normalizer.update({"obs": obs})
+    assert normalizer.obs is not None
+    assert normalizer.obs.count.tolist() == [2, 3, 3]
+    # (1 + 5) / 2 and (2 + 4 + 6) / 3; (8 + 8 + 2) / 3
+    assert normalizer.obs.mean.tolist() == pytest.approx([3, 4, 6])
+    assert normalizer.obs.var.tolist() == pytest.approx([4, 8 / 3, 8])
+    each = obs | {"global_state": torch.cat([states, states], -1) + 1}  # of each agent
+    normalizer = Normalizer(Dict({**space, "global_state": Box(-9, 9, (2, 2))}), None)
+    normalizer.update({"obs": each})
+    assert normalizer.obs is not None
+    assert normalizer.obs.mean.tolist() == pytest.approx([3, 4, 4, 4, 5, 5])

@@ -118,8 +118,12 @@ def update_units(stats: RunningMeanStd, return_M: Tensor, model: nn.Module) -> t
 
 
 def normalize_advantages(batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return minibatches, in each of which `adv` has mean 0 and variance 1 over all ranks; one collective."""
-    normalized = normalize_parts([batch["adv"] for batch in batches])
+    """Return minibatches, in each of which `adv` has mean 0 and variance 1 over all ranks; one collective.
+
+    What has the `weight` 0 does not count.
+    """
+    weights = [batch["weight"] for batch in batches if "weight" in batch]
+    normalized = normalize_parts([batch["adv"] for batch in batches], weights)
     return [batch | {"adv": adv_B} for batch, adv_B in zip(batches, normalized, strict=True)]
 
 

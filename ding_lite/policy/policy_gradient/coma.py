@@ -35,12 +35,14 @@ import gymnasium
 import torch
 from torch import Tensor
 
+from ding_lite.model.agents import stand_ins
 from ding_lite.policy.base import Policy
 from ding_lite.policy.sequences import by_environment, sequence_minibatches
 from ding_lite.rl_utils.common import pick, weighted_mean
 from ding_lite.rl_utils.distribution import log_prob_entropy, sample
 from ding_lite.rl_utils.lambda_returns import generalized_lambda_returns
 from ding_lite.torch_utils.minibatch import rank_sizes
+from ding_lite.torch_utils.normalizer import MASK, active_agents
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -84,7 +86,11 @@ class COMAPolicy(Policy):
 
     def _batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
         block = self._to_device(samples)
-        samples_N = by_environment({key: block[key] for key in COLUMNS})
+        active_TNM = active_agents(block["obs"])
+        if active_TNM is not None:  # the action of an agent out of the game is the one that its mask allows
+            only_TNM = block["obs"][MASK].int().argmax(-1)
+            block |= {"active": active_TNM, "action": block["action"].where(active_TNM, only_TNM)}
+        samples_N = by_environment({key: block[key] for key in (*COLUMNS, "active") if key in block})
         sizes = rank_sizes(len(samples_N["reward"]))
         for _ in range(self._cfg.learn.epoch_per_collect):
             yield from sequence_minibatches(samples_N, self._cfg.learn.batch_size, sizes)
@@ -99,12 +105,15 @@ class COMAPolicy(Policy):
         learn, rows = self._cfg.learn, batch["episode_start"].shape
         names = ("action", "reward", "done", "traj_flag")
         action_TBM, reward_TB, done_TB, cut_TB = (batch[name].unflatten(0, rows) for name in names)
-        weight_TB1 = batch["weight"].view(*rows, 1) if "weight" in batch else None
+        weight_TBM = batch["weight"].view(*rows, -1) if "weight" in batch else None
         critic = {"mode": "compute_critic", "action": action_TBM}
         q_TBMA = self._run(self._model, batch["obs"], **critic)["q_value"]
         q_TBM = pick(q_TBMA, action_TBM)
         with torch.no_grad():
             target_TBM = pick(self._run(self._target_model, batch["obs"], **critic)["q_value"], action_TBM)
+            active_TBM = active_agents(batch["obs"])
+            if active_TBM is not None:
+                target_TBM = target_TBM.gather(-1, stand_ins(active_TBM))
             cut_TB = cut_TB.clone()
             cut_TB[-1] = True
             open_TB1 = (cut_TB & ~done_TB).unsqueeze(-1)  # steps that no known action follows
@@ -121,11 +130,12 @@ class COMAPolicy(Policy):
         with torch.no_grad():
             baseline_TBM = (logit_TBMA.softmax(-1) * q_TBMA).sum(-1)
             adv_TBM = q_TBM - baseline_TBM
-        policy_loss = -weighted_mean(logp_TBM * adv_TBM, weight_TB1)
-        value_loss = weighted_mean((return_TBM - q_TBM).masked_fill(open_TB1, 0.0).square(), weight_TB1)
-        entropy = weighted_mean(entropy_TBM, weight_TB1)
+        policy_loss = -weighted_mean(logp_TBM * adv_TBM, weight_TBM)
+        value_loss = weighted_mean((return_TBM - q_TBM).masked_fill(open_TB1, 0.0).square(), weight_TBM)
+        entropy = weighted_mean(entropy_TBM, weight_TBM)
         loss = learn.policy_weight * policy_loss + learn.value_weight * value_loss - learn.entropy_weight * entropy
-        figures = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "q_value": q_TBM}
+        q_value = weighted_mean(q_TBM, weight_TBM)
+        figures = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "q_value": q_value}
         return loss, {key: value.detach() for key, value in figures.items()}
 
     @torch.inference_mode()

@@ -34,7 +34,7 @@ import gymnasium
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model.agents import GLOBAL, of_agent
+from ding_lite.model.agents import of_agent
 from ding_lite.policy.base import Policy
 from ding_lite.policy.policy_gradient.actor_critic import (
     estimate_advantages,
@@ -48,9 +48,11 @@ from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.distribution import log_prob, log_prob_entropy, sample
 from ding_lite.rl_utils.policy_gradient import clipped_objective, squared_value_error
 from ding_lite.torch_utils.minibatch import explained_variance, minibatches, normalize_parts, rank_sizes
+from ding_lite.torch_utils.normalizer import GLOBAL, active_agents
 from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
+from ding_lite.utils.tree import tree_map
 
 SHARED = (  # keys of PPO
     *("epoch_per_collect", "clip_ratio", "dual_clip", "value_clip", "value_norm", "value_weight", "entropy_weight"),
@@ -100,15 +102,22 @@ class HAPPOPolicy(Policy):
         factor_S = torch.ones_like(targets_S["adv"])
         # The order depends only on what all ranks and a resumed run have in common.
         generator = torch.Generator().manual_seed(self.iteration)
+        active_SM = active_agents(joint_S["obs"])
         for agent in torch.randperm(len(self._model.actors), generator=generator).tolist():
             own_S: dict[str, Any] = {"obs": of_agent(joint_S["obs"], agent), "factor": factor_S, **targets_S}
             own_S |= {key: joint_S[key][:, agent] for key in ("action", "logit")}
+            if active_SM is not None:  # where it is out of the game, its first step in it stands with the weight 0
+                active_S = active_SM[:, agent]
+                index_S = torch.arange(len(active_S)).to(active_S.device).where(active_S, active_S.int().argmax())
+                own_S = tree_map(lambda leaf: leaf[index_S], own_S) | {"active": active_S}  # noqa: B023 (called at once)
             for _ in range(learn.epoch_per_collect):
                 for batch in minibatches(own_S, learn.batch_size, sizes):
                     yield batch | {"agent": torch.tensor(agent)}
             with torch.no_grad():
                 logit_SA = self._run(self._model.actors[agent], own_S["obs"])
                 log_ratio_S = log_prob(logit_SA, own_S["action"]) - log_prob(own_S["logit"], own_S["action"])
+                if active_SM is not None:
+                    log_ratio_S = log_ratio_S.masked_fill(~active_S, 0.0)
                 factor_S = factor_S * log_ratio_S.exp()
 
     def _targets(self, block: dict[str, Any]) -> dict[str, Tensor]:

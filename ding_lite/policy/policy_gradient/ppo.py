@@ -153,7 +153,7 @@ class PPOPolicy(Policy):
         self._kl.clear()
         block = self._to_device(samples)
         of_memory = ("prev_state", "episode_step") if self.remembers else ()
-        keys = ("obs", "action", "logit", "logit_pretrained", *of_memory)
+        keys = ("obs", "action", "logit", "logit_pretrained", "active", *of_memory)
         samples_M = self._arrange({key: block[key] for key in keys if key in block})
         sizes = rank_sizes(len(next(tree_leaves(samples_M))))
         for epoch in range(self._cfg.learn.epoch_per_collect):
@@ -188,9 +188,11 @@ class PPOPolicy(Policy):
         adv_TN, return_TN = estimate_advantages(self, block, plain_TN, next_TN)
         targets_M = self._arrange({"value": value_TN, "adv": adv_TN, "return_": return_TN})
         if epoch == 0:
-            self._figures["explained_variance"] = explained_variance(plain_TN, return_TN)
+            active_TN = block.get("active", torch.ones_like(return_TN, dtype=torch.bool))
+            self._figures["explained_variance"] = explained_variance(plain_TN[active_TN], return_TN[active_TN])
             if norm:
-                scale, shift = update_units(stats, targets_M["return_"], self._model)
+                active_M = self._arrange({"active": active_TN})["active"]
+                scale, shift = update_units(stats, targets_M["return_"][active_M], self._model)
                 targets_M["value"] = targets_M["value"] * scale + shift
         return targets_M | ({"return_": stats.normalize(targets_M["return_"])} if norm else {})
 

@@ -13,6 +13,7 @@ from ding_lite.envs.spaces import EnvSpec
 from ding_lite.model import COMA
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from tests.distributed import parity
+from tests.policy.helpers import is_out
 
 
 def problem(*words: str) -> tuple[Any, dict[str, Any]]:
@@ -33,6 +34,8 @@ def test_the_critic_learns_returns_that_end_where_no_action_follows() -> None:
         network(batch["obs"], mode="compute_critic", action=action)["q_value"].gather(-1, action[..., None])[..., 0]
         for network in (policy.model, policy._target_model)
     )
+    out = is_out(batch["obs"]["action_mask"])  # it expects what the other one expects, and is not learned from
+    target = torch.where(out, target.flip(-1), target)
     errors, learned = [], 0
     for b in range(rows[1]):
         after: Any = None  # the return of the next step, if it belongs to the same episode
@@ -44,12 +47,12 @@ def test_the_critic_learns_returns_that_end_where_no_action_follows() -> None:
                 continue
             else:
                 after = reward[t, b] + gamma * (lambda_ * after + (1.0 - lambda_) * target[t + 1, b])
-            errors.append((after - q[t, b]).square().sum())
+            errors.append(((after - q[t, b]).square() * ~out[t, b]).sum())
             learned += 1
     assert done.any()
     assert (cut & ~done)[:-1].any()
     assert learned < rows[0] * rows[1] - rows[1] / 2
-    torch.testing.assert_close(policy.loss(batch)[0], torch.stack(errors).sum() / q.numel())
+    torch.testing.assert_close(policy.loss(batch)[0], torch.stack(errors).sum() / (~out).sum())
 
 
 def test_an_action_is_better_than_the_mean_of_what_the_agent_could_have_done_instead() -> None:
@@ -69,10 +72,11 @@ def test_an_action_is_better_than_the_mean_of_what_the_agent_could_have_done_ins
             q_choice[..., m] = q_instead[..., m, choice]
         alternatives += pi.probs[..., choice].detach() * q_choice.detach()
     adv = q_TBMA.gather(-1, action[..., None])[..., 0] - alternatives
-    expected = -(0.5 * pi.log_prob(action) * adv + 0.25 * pi.entropy()).mean()
+    playing = ~is_out(batch["obs"]["action_mask"])
+    expected = -(0.5 * pi.log_prob(action) * adv + 0.25 * pi.entropy())[playing].mean()
     loss, figures = policy.loss(batch)
     torch.testing.assert_close(loss, expected)
-    torch.testing.assert_close(figures["entropy"], pi.entropy().mean().detach())
+    torch.testing.assert_close(figures["entropy"], pi.entropy()[playing].mean().detach())
     critic = dict(policy.model.critic.named_parameters())
     gradients = torch.autograd.grad(loss, list(critic.values()), allow_unused=True)
     assert not any(gradient is not None and gradient.any() for gradient in gradients)

@@ -14,7 +14,9 @@ from ding_lite.model import MAVAC
 from ding_lite.model.agents import fold_agents
 from ding_lite.rl_utils.policy_gradient import gae, gae_data
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from ding_lite.utils.tree import tree_map
 from tests.distributed import parity
+from tests.policy.helpers import is_out
 
 
 @pytest.mark.parametrize("centralized", [True, False])
@@ -29,7 +31,8 @@ def test_each_agent_is_a_player_of_its_own(centralized: bool) -> None:
     def values(obs: dict[str, Any]) -> torch.Tensor:
         with torch.no_grad():
             seen = fold_agents(policy._to_device(obs), 0, agent_id=True)
-            return policy.model(seen, mode="compute_critic")["value"].view(-1, 2)
+            value_B2 = policy.model(seen, mode="compute_critic")["value"].view(-1, 2)
+        return torch.where(is_out(obs["action_mask"]), value_B2.flip(1), value_B2)  # then, what the other one expects
 
     rows = []
     for m in range(2):
@@ -40,12 +43,14 @@ def test_each_agent_is_a_player_of_its_own(centralized: bool) -> None:
         adv_TN = gae(data, cfg.policy.discount_factor, cfg.policy.collect.gae_lambda)
         state, number = block["obs"]["global_state"].double(), torch.full_like(adv_TN, m)
         rows.append(torch.stack([state[..., 1], number, block["action"][..., m], adv_TN], -1).view(-1, 4))
-    expected = torch.cat(rows)
+    expected = torch.cat(rows)[~is_out(block["obs"]["action_mask"]).flatten(0, 1).t().flatten()]
+    batch = tree_map(lambda leaf: leaf[batch["weight"] > 0], batch)
     own = batch["obs"]["agent_state"][:, -1]  # 1 for the second agent
     found = torch.stack([batch["obs"]["global_state"][:, 1], own, batch["action"], batch["adv"]], -1)
     order = [(1000 * table[:, 1] + table[:, 0]).argsort() for table in (expected, found)]
     torch.testing.assert_close(expected[order[0]], found[order[1]], atol=1e-6, rtol=1e-5)
-    assert len(found) == 2 * parity.NUM_ENVS * parity.NUM_STEPS
+    assert parity.NUM_ENVS * parity.NUM_STEPS < len(found) < 2 * parity.NUM_ENVS * parity.NUM_STEPS
+    assert batch["weight"].unique().item() == pytest.approx(2 * parity.NUM_ENVS * parity.NUM_STEPS / len(found))
 
 
 @pytest.mark.parametrize("name", ["ppo", "mappo"])

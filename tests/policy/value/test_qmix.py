@@ -12,6 +12,7 @@ from ding_lite.config import compile_config, set_shapes
 from ding_lite.envs.spaces import EnvSpec
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from tests.distributed import parity
+from tests.policy.helpers import is_out
 
 
 def problem(name: str, *words: str) -> tuple[Any, dict[str, Any], dict[str, Any]]:
@@ -33,8 +34,10 @@ def test_the_target_mixes_the_largest_values_of_allowed_actions(mixer: bool, dou
         network({key: part[None] for key, part in obs.items()})["logit"][0]
         for network, obs in ((policy.model, now), (target, after), (policy.model if double else target, after))
     )
-    q_B = policy.model(now["global_state"], mode="mix", q_XM=q_BMA.gather(-1, batch["action"][0][..., None])[..., 0])
+    q_BM = q_BMA.gather(-1, batch["action"][0][..., None])[..., 0].masked_fill(is_out(now["action_mask"]), 0.0)
+    q_B = policy.model(now["global_state"], mode="mix", q_XM=q_BM)
     best_BM = target_BMA.gather(-1, chooser_BMA.argmax(-1, keepdim=True))[..., 0]
+    best_BM = best_BM.masked_fill(is_out(after["action_mask"]), 0.0)
     next_B = target(after["global_state"], mode="mix", q_XM=best_BM)["total_q"]
     y_B = batch["reward"][0] + policy.current_config.discount_factor * next_B * ~batch["done"][0]
     error_B = y_B.detach() - q_B["total_q"]
@@ -100,7 +103,9 @@ def both(network: Any, obs: dict[str, Any]) -> torch.Tensor:
 def mixed(network: Any, obs: dict[str, Any], q_B2MA: torch.Tensor, action_BM: torch.Tensor) -> Any:
     """Return what the two mixers of a pair make of these actions, `[B]` each."""
     q_B2M = torch.stack([q_B2MA[:, i].gather(-1, action_BM[..., None])[..., 0] for i in (0, 1)], 1)
-    only = {"q_X2MA": q_B2M[..., None], "action_XM": torch.zeros_like(action_BM)}  # as if there were one action
+    q_B2M = q_B2M.masked_fill(is_out(obs["action_mask"])[:, None], 0.0)
+    pair = q_B2M[..., None].expand(-1, -1, -1, 2)  # as if there were two actions with equal values
+    only = {"q_X2MA": pair, "action_XM": torch.zeros_like(action_BM)}
     return network(obs["global_state"], mode="mix", **only)["total_q"].unbind(-1)
 
 
