@@ -14,6 +14,7 @@ from inspect import cleandoc, getdoc
 from pathlib import Path
 from typing import NoReturn
 
+from ding_lite.utils.printable import printable_lines
 from ding_lite.utils.registry import ConfigError, UserError, closest
 
 COMMANDS = {  # the module of each in this package, in the order of the help
@@ -234,9 +235,9 @@ def add_paths(parser: argparse.ArgumentParser) -> None:
 
 
 def show(text: str) -> None:
-    """Print text. It is no error if its reader, such as `head`, stops early."""
+    """Print text, safely for a terminal. It is no error if its reader, such as `head`, stops early."""
     try:
-        print(text, flush=True)
+        print(printable_lines(text), flush=True)
     except BrokenPipeError:  # else Python would complain again when it exits
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -244,7 +245,7 @@ def show(text: str) -> None:
 def show_notes(notes: Iterable[str]) -> None:
     """Print notes to stderr, where they do not disturb what is redirected."""
     for note in notes:
-        print(f"note: {note}", file=sys.stderr)
+        print(printable_lines(f"note: {note}"), file=sys.stderr)
 
 
 def write_file(path: Path, content: str | bytes) -> None:

@@ -34,6 +34,7 @@ from ding_lite.results.report import render_report
 from ding_lite.results.run import AXES, RETURN, Run, check_figure, find_directories, find_runs
 from ding_lite.results.statistics import AVERAGES
 from ding_lite.results.table import show_size
+from ding_lite.utils.printable import printable
 from ding_lite.utils.registry import UserError
 
 TABLES = {".txt": "text", ".md": "markdown", ".csv": "csv"}
@@ -236,7 +237,7 @@ class Clean(Command):
             print("There is nothing to remove.")
             return
         for removal in removals:
-            print(f"{removal.run.path}\n  {removal.what}, {show_size(removal.size)}")
+            show(f"{printable(str(removal.run.path))}\n  {removal.what}, {show_size(removal.size)}")
         total = show_size(sum(removal.size for removal in removals))
         count = f"{len(removals)} run{'s' * (len(removals) > 1)}"
         if not args.yes and not _agrees(f"Remove {total} from {count}? [y/N] "):

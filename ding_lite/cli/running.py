@@ -23,6 +23,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from ding_lite.cli.parsers import show
 from ding_lite.config import SavedRun, compile_config, find_policy, read_file, read_saved_run
 from ding_lite.config.schema import PIPELINE_OF, TOP_KEYS
 from ding_lite.entry.agent import evaluate_checkpoint, find_pair
@@ -31,6 +32,7 @@ from ding_lite.entry.pipelines import MODES, PIPELINES, limits_for, load_pipelin
 from ding_lite.results.run import RETURN, Evaluations, ended_before_learning, find_checkpoint
 from ding_lite.results.table import Table
 from ding_lite.utils.checkpoint.run_directory import has_checkpoint, new_name, read_result
+from ding_lite.utils.logger import console
 from ding_lite.utils.ranks.collectives import on_rank_0
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.launch_environment import read_launch
@@ -82,7 +84,7 @@ def _train(args: argparse.Namespace) -> None:
         if found := on_rank_0(lambda: find_begun(name)):
             words = resumed_words(args.words)
             if end := find_end(found, words):
-                on_rank_0(lambda: print(end, file=sys.stderr))
+                on_rank_0(lambda: console(end))
             else:
                 _resume(found, words)
             return
@@ -275,7 +277,7 @@ def resume_runs(args: argparse.Namespace) -> int:
 def _continued(seed: int, directory: str, words: Sequence[str], args: argparse.Namespace) -> SeedRun:
     """Return a run that continues in its directory, or one that is over and that the words do not prolong."""
     if end := find_end(directory, words):
-        print(end, file=sys.stderr)
+        console(end)
         return SeedRun(seed, directory, result=read_result(directory))
     return SeedRun(seed, directory, words=["resume", directory, *process_words(args), *words])
 
@@ -293,7 +295,7 @@ def _run(runs: Sequence[SeedRun], args: argparse.Namespace) -> int:
     finally:
         for process in (run.process for run in runs if run.process):
             process.close()
-    print(table(runs))
+    show(table(runs))
     status = next((run.status for run in runs if run.status), 0)
     return 128 - status if status < 0 else status  # a shell reports signal n as status 128 + n
 
@@ -313,7 +315,7 @@ def _run_all(runs: Sequence[SeedRun], args: argparse.Namespace, executor: Any, s
                 active.remove(run)
                 run.result = read_result(run.directory)
                 run.stopped = bool(signalled() and run.status and not run.result)
-                bar.write(describe_end(run, args.nproc), file=sys.stderr)
+                console(describe_end(run, args.nproc))
                 bar.update()
             bar.set_description_str("; ".join(map(_describe_state, active)))
             if signalled() and not active:

@@ -25,7 +25,7 @@ from ding_lite.results.statistics import (
     probability_of_improvement,
     stratified_estimate,
 )
-from ding_lite.results.table import Table, fold_text, show_estimate, show_number, show_probability
+from ding_lite.results.table import Table, as_markdown, fold_text, show_estimate, show_number, show_probability
 from ding_lite.utils.registry import UserError, closest
 
 COVERAGE = {2: 50, 3: 75, 4: 87, 5: 91}  # number of runs: how many % of their 95 % intervals contain the truth
@@ -105,8 +105,8 @@ def render(comparison: Comparison, kind: str, width: int) -> str:
 def render_tables(tables: Sequence[tuple[str, Table]], words: str, kind: str, width: int) -> str:
     """Return tables, each below its title if it has one, and words about their columns, see `render`."""
     if kind == "markdown":
-        parts = [f"## {title}\n\n{table.markdown()}" if title else table.markdown() for title, table in tables]
-        return "\n\n".join([*parts, words])
+        parts = [f"## {as_markdown(title)}\n\n" * bool(title) + table.markdown() for title, table in tables]
+        return "\n\n".join([*parts, as_markdown(words)])
     parts = [f"{title}\n\n{table.text(width)}" if title else table.text(width) for title, table in tables]
     return "\n\n".join([*parts, fold_text(words, width)])
 

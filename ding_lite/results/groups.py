@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ding_lite.results.run import Run
+from ding_lite.utils.printable import printable
 from ding_lite.utils.registry import UserError, closest
 
 # A run is the same with another value of these keys. total_config.py has the values of the run's first start.
@@ -84,12 +85,12 @@ def _few(names: Sequence[str]) -> str:
 
 def full_value(value: Any) -> str:
     """Return a config value as text with all digits, the same for an integer and an equal float."""
-    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
+    return repr(value).removesuffix(".0") if isinstance(value, float) else printable(str(value))
 
 
 def short_value(value: Any, digits: int = 6) -> str:
     """Return a config value as text, floats with at most `digits` digits."""
-    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+    return f"{value:.{digits}g}" if isinstance(value, float) else printable(str(value))
 
 
 def short_values(values: Sequence[Any]) -> list[str]:
@@ -117,7 +118,9 @@ def _key(runs: Sequence[Run], by: str | None) -> tuple[Callable[[Run], Any], Cal
         return (lambda run: run.env), (lambda run: run.env)
     if by == "run":
         names = [run.name for run in runs]
-        return (lambda run: run.path), (lambda run: run.name if names.count(run.name) == 1 else str(run.path))
+        return (lambda run: run.path), (
+            lambda run: run.name if names.count(run.name) == 1 else printable(str(run.path))
+        )
     if by == "algorithm":
         return (lambda run: (run.env, run.algorithm)), (lambda run: run.algorithm)
     known = {key for run in runs for key in run.config}

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from ding_lite.config import read_saved_run
 from ding_lite.utils.directory_lock import is_active, read_json
 from ding_lite.utils.passwords import hide_passwords
+from ding_lite.utils.printable import printable
 from ding_lite.utils.registry import ConfigError, UserError, closest
 from ding_lite.utils.tree import dotted_items
 
@@ -42,7 +43,7 @@ GIT_TIMEOUT = 5.0  # seconds
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What a run has left behind."""
+    """What a run has left behind. Texts from its files are single lines that a terminal can show."""
 
     path: Path  # the run's directory
     # the compiled config by dotted keys, with the limits of the run and its number of `processes`
@@ -53,17 +54,17 @@ class Run:
     @property
     def name(self) -> str:
         """Name of the directory."""
-        return self.path.resolve().name
+        return printable(self.path.resolve().name)
 
     @property
     def algorithm(self) -> str:
         """Type of the policy."""
-        return str(self.config.get("policy.type", "?"))
+        return printable(str(self.config.get("policy.type", "?")))
 
     @property
     def env(self) -> str:
         """Gymnasium id of the environment, or else its type."""
-        return str(self.config.get("env.env_id") or self.config.get("env.type", "?"))
+        return printable(str(self.config.get("env.env_id") or self.config.get("env.type", "?")))
 
     @property
     def seed(self) -> int | None:
@@ -72,7 +73,7 @@ class Run:
     @property
     def ending(self) -> str:
         """How the run ended: its stop reason, `running`, or `killed` if it left no result."""
-        return "running" if self.active else str(self.result.get("stop_reason", "killed"))
+        return "running" if self.active else printable(str(self.result.get("stop_reason", "killed")))
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
@@ -129,6 +130,7 @@ def read_run(path: str | Path) -> Run:
     result = read_json(path / RESULT)
     limits = {name: limit if limit < NO_LIMIT else None for name, limit in saved.limits.items()}
     config = dict(dotted_items(saved.main_config)) | dict(dotted_items(saved.create_config)) | limits
+    config = {printable(str(key)): value for key, value in config.items()}
     starts = read_origins(path)
     config["processes"] = result.get("world_size") or (starts[-1]["processes"] if starts else 1)
     return Run(path, config, result, is_active(path))

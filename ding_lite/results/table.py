@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import math
 import re
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ding_lite.results.statistics import Estimate
+from ding_lite.utils.printable import printable
 
 GAP = "  "  # between two columns
 TALL = 4  # lines of a folded cell that still read well
@@ -26,6 +28,11 @@ class Table:
     # whether the first column holds names that a user may copy. They are not folded: if the table is too wide, each has
     # its own line, above the rest of its row
     named: bool = False
+
+    def __post_init__(self) -> None:
+        """Make the cells safe for a terminal, and single lines: names and values may be somebody else's."""
+        object.__setattr__(self, "header", [printable(name, TIED) for name in self.header])
+        object.__setattr__(self, "rows", [[printable(cell, TIED) for cell in row] for row in self.rows])
 
     def text(self, width: int) -> str:
         """Return lines of at most `width` characters, if possible.
@@ -73,7 +80,7 @@ class Table:
 
     def markdown(self) -> str:
         rule = ["---:" if column in self.right else "---" for column in range(len(self.header))]
-        lines = [[cell.replace("|", "\\|") for cell in row] for row in (self.header, rule, *self.rows)]
+        lines = [[as_markdown(cell) for cell in row] for row in (self.header, rule, *self.rows)]
         return "\n".join(f"| {' | '.join(row)} |" for row in lines).replace(TIED, " ")
 
     def csv(self) -> str:
@@ -97,9 +104,15 @@ class Table:
         return "\n".join(lines).replace(TIED, " ")
 
 
+def as_markdown(text: str) -> str:
+    """Return text that Markdown shows as it is: no HTML, no link, no code, no end of a table's cell or of a line."""
+    text = html.escape(printable(text, TIED), quote=False).replace("\\", "&#92;")
+    return re.sub(r"[|`]|(?<=\])\(", r"\\\g<0>", text)
+
+
 def _as_text(cell: str) -> str:
     """Return a cell with an apostrophe before what would begin a formula; numbers and a lone sign stay."""
-    if len(cell) < 2 or cell[0] not in "=+-@\t\r":
+    if len(cell) < 2 or cell[0] not in "=+-@":
         return cell
     try:
         float(cell)

@@ -44,6 +44,7 @@ from ding_lite.sweep.study import (
 )
 from ding_lite.utils.checkpoint.run_directory import has_checkpoint, new_name, read_result
 from ding_lite.utils.directory_lock import is_active
+from ding_lite.utils.logger import console
 from ding_lite.utils.passwords import hide_passwords
 from ding_lite.utils.registry import UserError, load_extra
 from ding_lite.utils.run_process import (
@@ -153,7 +154,7 @@ class Sweep:
                 for number, (trial, steps) in list(self._active.items()):
                     if ending := self._advance(trial, steps):
                         del self._active[number]
-                        bar.write(f"trial {number} {ending} ({show_values(trial.params)})", file=sys.stderr)
+                        console(f"trial {number} {ending} ({show_values(trial.params)})")
                 bar.n = len(self._study.count()) - len(unfinished)
                 bar.set_description_str(f"running: {', '.join(map(str, unfinished))}")
                 time.sleep(PERIOD)

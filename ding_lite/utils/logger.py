@@ -26,6 +26,7 @@ from tensorboardX.proto.summary_pb2 import Summary
 from tqdm import tqdm
 
 from ding_lite.utils.checkpoint.file import atomic_file
+from ding_lite.utils.printable import printable_lines
 
 COUNTS = ("envstep", "train_iter", "seconds", "time")  # keys of a line of metrics.jsonl that are not figures
 EVENTS_PERIOD = 10.0  # seconds between two flushes of the TensorBoard file, because a flush waits for the disk
@@ -141,6 +142,7 @@ class ExperimentLogger(AbstractContextManager[Any]):
         self.close()
 
     def _say(self, message: str, level: str) -> None:
+        message = printable_lines(message)
         line = message if level == "INFO" else f"{level} {message}"
         console(line)
         if self._copies:
@@ -210,11 +212,16 @@ class _Bar(tqdm):  # type: ignore[type-arg]  # generic in its stubs only
 
 
 def console(line: str) -> None:
-    """Print a line to stderr, above the progress line if there is one. A closed terminal is not an error."""
+    """Print a line to stderr, above the progress line if there is one. A closed terminal is not an error.
+
+    Characters that a terminal would obey, such as those of a directory's name, are escaped.
+    """
     if sys.stderr is None:  # closed by the caller; tqdm would take stdout
         return
     with suppress(OSError, ValueError):
-        tqdm.write(f"{line}\n", file=sys.stderr, end="")  # one write, because other ranks use the same terminal
+        tqdm.write(
+            f"{printable_lines(line)}\n", file=sys.stderr, end=""
+        )  # one write, because other ranks use the same terminal
         sys.stderr.flush()
 
 

@@ -12,6 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ding_lite.utils.printable import printable
+
 C = TypeVar("C", bound=type)
 # A name in `ENCODER_REGISTRY`, or a dict of `type` and options of this class; None: the observation determines it.
 EncoderChoice = str | Mapping[str, Any] | None
@@ -30,7 +32,7 @@ class UserError(Exception):
     longest = 1000
 
     def __str__(self) -> str:
-        text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in super().__str__())
+        text = printable(super().__str__())
         return text if len(text) <= self.longest else f"{text[: self.longest - 100]} ... {text[-95:]}"
 
 

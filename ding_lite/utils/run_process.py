@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -133,6 +133,8 @@ def open_cluster(args: argparse.Namespace, folder: Path) -> Any:
         options[key] = text
         with suppress(ValueError, SyntaxError):
             options[key] = ast.literal_eval(text)
+    for key, value in [("directory", str(folder)), *options.items()]:
+        _check_printable(f"submit.{key}", value)
     try:
         requeues = {f"{args.submit}_max_num_timeout": REQUEUES}
         executor = submitit.AutoExecutor(folder / "jobs", cluster=args.submit, **requeues)
@@ -147,6 +149,19 @@ def open_cluster(args: argparse.Namespace, folder: Path) -> Any:
             (folder / "jobs").rmdir()
         raise UserError(f"--submit {args.submit}: {str(error).splitlines()[0]}") from None
     return executor
+
+
+def _check_printable(path: str, value: Any) -> None:
+    """Check the texts of an option, which becomes lines of a script that a shell runs."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            _check_printable(path, key)
+            _check_printable(f"{path}.{key}", item)
+    elif isinstance(value, list | tuple | set):
+        for item in value:
+            _check_printable(path, item)
+    elif not str(value).isprintable():
+        raise UserError(f"{path}: expected a text without line breaks and control characters, got {str(value)!r}.")
 
 
 def start_run(

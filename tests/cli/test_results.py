@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -168,3 +169,30 @@ def test_whole_runs_are_removed_only_on_demand(old: Path, tmp_path: Path) -> Non
     call("clean", ".", "--yes", "--runs")
     assert not (tmp_path / "empty").exists()
     assert (tmp_path / "run").exists()
+
+
+def test_no_output_obeys_the_name_of_a_directory_or_the_text_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    for name in ("\x1b]0;owned\x07", "cut\n<img src=x onerror=alert(1)>", os.fsdecode(b"no utf-8 \xff")):
+        run = write_run(tmp_path / "run", 0, [10.0, 20.0], ending="\x1b[31mred").rename(tmp_path / name)
+        (run / "ckpt").mkdir()
+        for number in (1, 2):
+            (run / f"ckpt/iteration_{number}.pth.tar").touch()
+    config = run / "total_config.py"
+    config.write_text(config.read_text().replace("CartPole-v0", "Cart\\n# Pole\\x1b[2J"))
+    root = str(tmp_path)
+    call("runs", root)
+    call("clean", root, "--yes")
+    call("compare", root)
+    call("compare", root, "--by", "run", "--format", "markdown", "-o", "table.md")
+    call("report", root, "--by", "run", "-o", "report.html")
+    shown = "".join(capsys.readouterr())
+    assert r"\x1b]0;owned\x07" in shown
+    written = Path("table.md").read_text() + Path("report.html").read_text()
+    assert {char for char in shown + written if not char.isprintable()} == {"\n"}
+    assert "<img src=x" not in written
+    assert r"## Cart&#92;n# Pole&#92;x1b[2J" in written.splitlines()
+    with pytest.raises(UserError, match=r"^'\\x1b\[2J' "):
+        call("compare", "\x1b[2J")

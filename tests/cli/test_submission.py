@@ -110,3 +110,22 @@ def test_what_is_missing_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     with pytest.raises(UserError, match=r"--submit needs the extra 'slurm' .*: pip install 'ding_lite\[slurm\]'"):
         call(*words)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "slurm_comment=a\ntouch x #",
+        "slurm_comment='a\\ntouch x #'",
+        "slurm_setup=['module load x', 'a\\rtouch x']",
+        "slurm_additional_parameters={'a\\ntouch x': 1}",
+        "slurm_additional_parameters={'wckey': ['\\x1b[2J']}",
+    ],
+)
+def test_an_option_is_no_line_of_a_jobs_script(word: str, tmp_path: Path) -> None:
+    words = ("train", "-c", str(CONFIG), "--submit", "local", f"submit.{word}")
+    with pytest.raises(UserError, match=r"^submit\.slurm_[\w.]*: expected a text without line breaks"):
+        call(*words)
+    with pytest.raises(UserError, match=r"^submit\.directory: expected a text without"):
+        call(*words[:-1], "exp_name=a\nb/run")
+    assert list(tmp_path.iterdir()) == []

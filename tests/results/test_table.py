@@ -42,7 +42,7 @@ def test_a_spreadsheet_takes_no_cell_of_a_csv_file_for_a_formula() -> None:
     texts = ["=HYPERLINK(1)", "+cmd", "-1+2", "@sum", "\tx", "-", "-1.5e-3", "-inf", "+3", "a=b"]
     cells = list(csv.reader(io.StringIO(Table(["=key"], [[text] for text in texts]).csv())))
     assert [cell for (cell,) in cells] == [
-        *("'=key", "'=HYPERLINK(1)", "'+cmd", "'-1+2", "'@sum", "'\tx", "-", "-1.5e-3", "-inf", "+3", "a=b")
+        *("'=key", "'=HYPERLINK(1)", "'+cmd", "'-1+2", "'@sum", "\\tx", "-", "-1.5e-3", "-inf", "+3", "a=b")
     ]
 
 
@@ -55,3 +55,18 @@ def test_numbers_are_short() -> None:
     assert show_probability(Estimate(0.5, 0.123, 0.9)) == f"0.50 [0.12,{TIED}0.90]"
     assert [show_probability(Estimate(value, math.nan, math.nan)) for value in (1.0, math.nan)] == ["1.00", "-"]
     assert [show_size(size) for size in (900, 1_240_000, 7.1e9)] == ["0.9 kB", "1.2 MB", "7.1 GB"]
+
+
+def test_foreign_text_stays_one_line_that_neither_a_terminal_nor_markdown_obeys() -> None:
+    table = Table(["na\x1b[2Jme"], [["a\n| b\u202e"], ["<img src=x onerror=alert(1)> [d](http://e) `f` \\"]])
+    assert table.text(80).splitlines() == [
+        r"na\x1b[2Jme",
+        r"a\n| b\u202e",
+        "<img src=x onerror=alert(1)> [d](http://e) `f` \\",
+    ]
+    assert table.markdown().splitlines() == [
+        "| na&#92;x1b[2Jme |",
+        "| --- |",
+        r"| a&#92;n\| b&#92;u202e |",
+        r"| &lt;img src=x onerror=alert(1)&gt; [d]\(http://e) \`f\` &#92; |",
+    ]
