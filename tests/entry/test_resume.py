@@ -287,25 +287,30 @@ def test_without_the_replay_buffer_a_run_goes_on_and_fills_it_again(capsys: pyte
     assert before["train_iter"] < after["train_iter"] < before["train_iter"] + 5 * STEPS // 2 // 8
 
 
-@pytest.mark.parametrize("damage", ["one", "all"])
-def test_a_damaged_checkpoint_is_skipped_with_a_warning_and_none_left_is_an_error(
+@pytest.mark.parametrize("damage", ["part", "newest", "all"])
+def test_a_damaged_part_asks_a_damaged_checkpoint_is_skipped_and_none_left_is_an_error(
     damage: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train("dqn", "run", steps=STEPS // 2)
-    pattern = "iteration_*.rank_0.pth.tar" if damage == "one" else "iteration_*.pth.tar"
+    pattern = "iteration_*.rank_0.pth.tar" if damage == "part" else "iteration_*[0-9].pth.tar"
     files = sorted(Path("run", "ckpt").glob(pattern), key=lambda path: path.stat().st_mtime_ns)
-    assert (len(files) == 1) == (damage == "one"), "only the newest checkpoint has a replay buffer"
-    for file in files[-1:] if damage == "one" else files:
+    assert (len(files) == 1) == (damage == "part"), "only the newest checkpoint has a replay buffer"
+    for file in files if damage == "all" else files[-1:]:
         file.write_bytes(file.read_bytes()[:-40])
-    if damage == "all":
-        before = result(Path("run"))
-        with pytest.raises(CheckpointError, match="No checkpoint in 'run/ckpt' can be loaded"):
+    before, names = result(Path("run")), sorted(Path("run", "ckpt").iterdir())
+    if damage != "newest":
+        message = "of rank 0 of 1 is lost" if damage == "part" else "No checkpoint in 'run/ckpt' can be loaded"
+        with pytest.raises(CheckpointError, match=message):
             train("dqn", "run", "policy.learn.resume_training=True")
         assert result(Path("run")) == before, "a run that cannot be resumed keeps its result"
+        assert sorted(Path("run", "ckpt").iterdir()) == names, "and its files"
+    if damage == "all":
         return
-    train("dqn", "run", "policy.learn.resume_training=True")
+    capsys.readouterr()
+    train("dqn", "run", "policy.learn.resume_training=True", f"policy.learn.allow_lost_replay={damage == 'part'}")
     said = capsys.readouterr().err
-    assert f"WARNING Cannot read checkpoint '{files[-1]}'" in said
+    assert (f"WARNING Cannot read checkpoint '{files[-1]}'" in said) == (damage == "newest")
+    assert (f"resumed from iteration_{before['train_iter']}:" in said) == (damage == "part")
     assert "WARNING The checkpoint has no replay buffer and no environments: episodes start anew." in said
     assert result(Path("run"))["envstep"] == STEPS
 
