@@ -27,6 +27,7 @@ from tqdm import tqdm
 
 from ding_lite.utils.checkpoint.file import atomic_file
 from ding_lite.utils.printable import printable_lines
+from ding_lite.utils.ranks.heartbeat import writing
 
 COUNTS = ("envstep", "train_iter", "seconds", "time")  # keys of a line of metrics.jsonl that are not figures
 EVENTS_PERIOD = 10.0  # seconds between two flushes of the TensorBoard file, because a flush waits for the disk
@@ -180,7 +181,8 @@ class ExperimentLogger(AbstractContextManager[Any]):
     @contextmanager
     def _tolerant(self) -> Iterator[None]:
         try:
-            yield
+            with writing():
+                yield
         except OSError as error:
             if not self._complained:
                 self._complained = True

@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import uuid
@@ -22,6 +23,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from ding_lite.utils.checkpoint.file import atomic_file
 from ding_lite.utils.ranks import meeting, watchdog
 from ding_lite.utils.ranks.collectives import broadcast_object_list, get_rank
 from ding_lite.utils.ranks.context import DDPContext
@@ -117,6 +119,10 @@ def run_long(what: str, where: str) -> None:
             while not guard.requested and time.monotonic() < end + SLACK:
                 heartbeat("evaluate")
                 time.sleep(0.01)
+        if get_rank() == 0 and what == "writes":
+            os.fsync = lambda fd: time.sleep(TIMEOUT)  # of the file, then of its directory
+            with tempfile.TemporaryDirectory() as folder, atomic_file(os.path.join(folder, "file")):
+                pass
         if what == "is suspended":
             subprocess.Popen(["sh", "-c", f"kill -STOP {os.getpid()}; sleep {2 * TIMEOUT}; kill -CONT {os.getpid()}"])
             if get_rank() == 0:
@@ -219,7 +225,8 @@ def test_a_rank_that_leaves_early_is_not_lost(proc: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "where"), [("is suspended", "memory"), ("is asked", "elsewhere"), ("is asked", "own group")]
+    ("what", "where"),
+    [("is suspended", "memory"), ("is asked", "elsewhere"), ("is asked", "own group"), ("writes", "memory")],
 )
 def test_a_rank_waits_for_one_that_makes_progress_longer_than_the_time_out(what: str, where: str) -> None:
     done = by_hand(["long", what, where])

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch.serialization import get_unsafe_globals_in_checkpoint
 
+from ding_lite.utils.ranks.heartbeat import writing
 from ding_lite.utils.registry import UserError
 
 FORMAT = "ding_lite"
@@ -38,23 +39,29 @@ def atomic_file(path: str) -> Iterator[BinaryIO]:
     """
     path = os.path.abspath(path)
     temporary = f"{path}.tmp"
-    try:
-        with open(temporary, "w+b") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        directory = os.open(os.path.dirname(path), os.O_RDONLY)
+    with writing():
         try:
-            os.fsync(directory)  # the name itself
-        except OSError as error:
-            if error.errno not in FSYNC_UNSUPPORTED:
-                raise
+            with open(temporary, "w+b") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+            _sync_directory(os.path.dirname(path))
         finally:
-            os.close(directory)
+            with suppress(OSError):
+                os.unlink(temporary)
+
+
+def _sync_directory(path: str) -> None:
+    """Write the names in a directory to disk, where the file system can."""
+    directory = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    except OSError as error:
+        if error.errno not in FSYNC_UNSUPPORTED:
+            raise
     finally:
-        with suppress(OSError):
-            os.unlink(temporary)
+        os.close(directory)
 
 
 def save_checkpoint(path: str, state: dict[str, Any], record: dict[str, Any] | None = None) -> str:

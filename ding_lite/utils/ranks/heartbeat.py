@@ -8,7 +8,12 @@ from dataclasses import dataclass, field
 
 
 class _Waiting:
-    """A context around waits for other ranks; may be nested. A wait that ends is progress."""
+    """A context around waits; may be nested.
+
+    Attributes:
+        depth: how many are entered now.
+        ended: how many have ended.
+    """
 
     __slots__ = ("depth", "ended")
 
@@ -46,7 +51,7 @@ class _Progress:
     others_asked: int = 0
 
 
-progress, _waits = _Progress(), _Waiting()
+progress, _waits, _writes = _Progress(), _Waiting(), _Waiting()
 
 
 def heartbeat(stage: str) -> None:
@@ -85,5 +90,13 @@ def cleaning_up(error: BaseException | None) -> Iterator[None]:
 
 
 def waiting() -> _Waiting:
-    """Return a context manager that marks a wait for other ranks; a hang in it does not count as this rank's."""
+    """Return a context manager that marks a wait for other ranks; a hang in it does not count as this rank's.
+
+    A wait that ends is progress.
+    """
     return _waits
+
+
+def writing() -> _Waiting:
+    """Return a context manager that marks the writing of a file; it counts as progress, however long the disk takes."""
+    return _writes

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import torch.distributed as dist
 
-from ding_lite.utils.ranks.heartbeat import heartbeat, progress, waiting
+from ding_lite.utils.ranks.heartbeat import heartbeat, progress, waiting, writing
 from ding_lite.utils.ranks.launch_environment import record_cause
 from ding_lite.utils.ranks.meeting import Meeting, Peer, show_place
 
@@ -78,8 +78,9 @@ def _bounded(call: Callable[[], None], seconds: float) -> None:
 class Watchdog:
     """The thread that ends this process if its main thread makes no progress outside a wait for others for `timeout`.
 
-    A call of `heartbeat` is progress, and so are the end of a wait for other ranks, and reading or writing a file: a
-    large checkpoint may take long. With a `meeting`, it also detects the loss of other ranks.
+    A call of `heartbeat` is progress, and so are the end of a wait for other ranks, reading or writing a file, and all
+    of `writing`: a large checkpoint may take long, and so may a slow disk. With a `meeting`, it also detects the loss
+    of other ranks.
 
     Args:
         timeout: seconds without progress that are a hang.
@@ -157,7 +158,7 @@ class Watchdog:
             with suppress(OSError):  # the system counts no bytes
                 io = self._io.read_text()
         seen = progress.count + waiting().ended, io
-        if seen != self._seen:
+        if seen != self._seen or writing().depth:
             self._seen, self._progressed = seen, self._clock
         if self._progressed == self._clock or waits or not progress.stage or self._leaving.is_set():
             self._moved = self._clock
