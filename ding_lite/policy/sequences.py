@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from ding_lite.model.recurrent import unroll
 from ding_lite.policy.base import Policy
 from ding_lite.torch_utils.minibatch import minibatches
+from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_map
@@ -111,15 +112,17 @@ def after_burnin(batch: dict[str, Any], burnin: int) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def sequence_values(policy: Policy, block: dict[str, Any], recompute: bool) -> tuple[Tensor, Tensor]:
+def sequence_values(
+    policy: Policy, block: dict[str, Any], units: RunningMeanStd, recompute: bool
+) -> tuple[Tensor, Tensor]:
     """Return V(s_t) and V(s_{t+1}), both `[T, N]`, see `estimate_values`."""
     keys = [key for key in ("obs", "last_obs", "final_obs", "final_index") if key in block]
     batch: dict[str, Any] = {key: block[key] for key in keys}
     batch["episode_start"] = block["episode_step"] == 0
     batch["prev_state"] = tree_map(lambda leaf: leaf[0], block["prev_state"])
     output, next_value_TN = unroll(partial(policy._run, policy.model, mode="compute_critic"), "value", batch)
-    value_TN = output["value"] if recompute else block["value"]
-    return value_TN, next_value_TN.to(value_TN.dtype)
+    value_TN = units.denormalize(output["value"]) if recompute else block["value"]
+    return value_TN, units.denormalize(next_value_TN).to(value_TN.dtype)
 
 
 def by_environment(rows: dict[str, Any]) -> dict[str, Any]:

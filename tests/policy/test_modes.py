@@ -60,7 +60,7 @@ def create(name: str) -> tuple[EasyDict, Any]:
     cfg = compile_for(name)
     cfg.policy.learn.batch_size = 10**6
     if "value_norm" in cfg.policy.learn:
-        cfg.policy.learn.value_norm = False  # preparing batches changes the units of the value, see `update_units`
+        cfg.policy.learn.value_norm = False  # preparing batches changes the units of the value, see `ValueUnits`
     model = copy.deepcopy(policy_cls(cfg.policy, enable_field=()).model)
     return cfg, policy_cls(cfg.policy, parity.wrapped(model, Front).double())
 

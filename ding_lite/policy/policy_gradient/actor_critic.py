@@ -6,7 +6,6 @@ Shapes: T steps, N environments, M = T N samples, B samples of a minibatch, K en
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -38,8 +37,10 @@ def init_parameters(model: nn.Module, policy: EasyDict) -> nn.Module:
 
 
 @torch.no_grad()
-def estimate_values(policy: Policy, block: dict[str, Any], recompute: bool = False) -> tuple[Tensor, Tensor]:
-    """Return V(s_t) and V(s_{t+1}), both `[T, N]`.
+def estimate_values(
+    policy: Policy, block: dict[str, Any], units: ValueUnits | None = None, recompute: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return V(s_t) and V(s_{t+1}), both `[T, N]`, in units of rewards.
 
     Where an episode ended, V(s_{t+1}) is the value of its true final observation.
 
@@ -47,14 +48,18 @@ def estimate_values(policy: Policy, block: dict[str, Any], recompute: bool = Fal
         policy: its model returns `value` if called with the mode `compute_critic`.
         block: `obs` and `value`, `last_obs` `[N, ...]`, and `final_obs` `[K, ...]`, `final_index` `[K]` if any
             episode ended.
+        units: those of the model's values; None: those of rewards.
         recompute: compute V(s_t) with the current model instead of using `value`.
     """
     value_TN = block["value"]
+
+    def run(obs: Any) -> Tensor:
+        value: Tensor = policy._run(policy.model, obs, mode="compute_critic")["value"]
+        return value if units is None else units.denormalize(value)
+
     if recompute:
-        value_M = policy._run(policy.model, flatten_rows(block["obs"]), mode="compute_critic")["value"]
-        value_TN = value_M.view_as(value_TN)
-    run = partial(policy._run, policy.model, mode="compute_critic")
-    return value_TN, next_values(block, value_TN, lambda obs: run(obs)["value"])
+        value_TN = run(flatten_rows(block["obs"])).view_as(value_TN)
+    return value_TN, next_values(block, value_TN, run)
 
 
 def next_values(block: dict[str, Any], value_TN: Tensor, run: Callable[[Any], Tensor]) -> Tensor:
@@ -86,35 +91,55 @@ def estimate_advantages(
     return adv_TN, adv_TN + value_TN
 
 
-@torch.no_grad()
-def update_units(stats: RunningMeanStd, return_M: Tensor, model: nn.Module) -> tuple[Tensor, Tensor]:
-    """Add returns to the statistics that are the units of a model's values, which stay the same in units of rewards.
+class ValueUnits(RunningMeanStd):
+    """The units of a model's values: a value v of the model means v std + mean, of all returns so far.
 
-    A value v of the model means v std + mean. If mean and std change, and the model does not, all its values move, and
-    so do the targets, which contain values: they can grow without bound. Therefore the last layer of the value changes
-    too (PopArt, van Hasselt et al. 2016, arXiv:1602.07714, prop. 1), so that
-
-        v' std' + mean' = v std + mean,   v' = scale v + shift.
-
-    Before the first returns, the model has learned nothing that should stay; its values begin near the mean return.
+    What is stored, such as `value` of rollouts, is in units of rewards, because these units change.
 
     Args:
-        stats: the statistics, which all ranks share.
-        return_M: returns in units of rewards.
-        model: has `value_layer`, the linear layer that returns the value. Without it, nothing but `stats` changes.
-
-    Returns:
-        scale and shift, with which values in the old units become values in the new ones.
+        norm: `learn.value_norm`; False: the units are those of rewards.
     """
-    layer, mean, std = getattr(model, "value_layer", None), stats.mean.clone(), stats.std
-    keeps = (stats.count > 0) & (layer is not None)
-    stats.update(return_M)
-    scale = torch.where(keeps, std / stats.std, 1.0)
-    shift = torch.where(keeps, (mean - stats.mean) / stats.std, 0.0)
-    if layer is not None:
-        layer.weight.mul_(scale)
-        layer.bias.mul_(scale).add_(shift)
-    return scale, shift
+
+    def __init__(self, norm: bool) -> None:
+        super().__init__()
+        self._norm = norm
+
+    def normalize(self, x: Tensor) -> Tensor:
+        return super().normalize(x) if self._norm else x
+
+    def denormalize(self, x: Tensor) -> Tensor:
+        return super().denormalize(x) if self._norm else x
+
+    @torch.no_grad()
+    def change(self, model: nn.Module, return_M: Tensor, value: Tensor) -> Tensor:
+        """Add returns to the statistics, and change a model, so that its values stay the same in units of rewards.
+
+        If mean and std change, and the model does not, all its values move, and so do the targets, which contain
+        values: they can grow without bound. Therefore the last layer of the value changes too (PopArt, van Hasselt et
+        al. 2016, arXiv:1602.07714, prop. 1), so that
+
+            v' std' + mean' = v std + mean.
+
+        Before the first returns, the model has learned nothing that should stay; its values begin near the mean return.
+
+        Args:
+            model: has `value_layer`, the linear layer that returns the value. Without it, the model does not change.
+            return_M: returns of this rank, in units of rewards.
+            value: values in units of rewards.
+
+        Returns:
+            What the model says now where it said `value` before.
+        """
+        if not self._norm:
+            return value
+        layer, mean, std, old = getattr(model, "value_layer", None), self.mean.clone(), self.std, self.normalize(value)
+        keeps = (self.count > 0) & (layer is not None)
+        self.update(return_M)
+        if layer is not None:
+            scale = torch.where(keeps, std / self.std, 1.0)
+            layer.weight.mul_(scale)
+            layer.bias.mul_(scale).add_(torch.where(keeps, (mean - self.mean) / self.std, 0.0))
+        return torch.where(keeps, self.normalize(value), old)
 
 
 def normalize_advantages(batches: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -32,16 +32,17 @@ from typing import Any, ClassVar, Literal
 
 import gymnasium
 import torch
+from easydict import EasyDict
 from torch import Tensor, nn
 
 from ding_lite.model.agents import of_agent
 from ding_lite.policy.base import Policy
 from ding_lite.policy.policy_gradient.actor_critic import (
+    ValueUnits,
     estimate_advantages,
     estimate_values,
     flatten_rows,
     init_parameters,
-    update_units,
 )
 from ding_lite.policy.policy_gradient.ppo import PPOPolicy
 from ding_lite.rl_utils.common import weighted_mean
@@ -49,7 +50,6 @@ from ding_lite.rl_utils.distribution import log_prob, log_prob_entropy, sample
 from ding_lite.rl_utils.policy_gradient import clipped_objective, squared_value_error
 from ding_lite.torch_utils.minibatch import explained_variance, minibatches, normalize_parts, rank_sizes
 from ding_lite.torch_utils.normalizer import GLOBAL, active_agents
-from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
@@ -88,8 +88,16 @@ class HAPPOPolicy(Policy):
     def _create_model(self) -> nn.Module:
         return init_parameters(super()._create_model(), self._cfg)
 
+    def __init__(self, cfg: EasyDict, *args: Any, **kwargs: Any) -> None:
+        """Build the policy as `Policy` does."""
+        self._value_stats = ValueUnits(cfg.learn.value_norm)
+        super().__init__(cfg, *args, **kwargs)
+
+    def _init_collect(self) -> None:
+        self._value_stats.to(self._device)
+
     def _init_learn(self) -> None:
-        self._value_stats = RunningMeanStd().to(self._device)
+        self._value_stats.to(self._device)
         for agent, actor in enumerate(self._model.actors):
             self._add_optimizer(f"actor{agent}", actor)
         self._add_optimizer("critic", self._model.critic, self._cfg.learn.critic_learning_rate)
@@ -125,24 +133,22 @@ class HAPPOPolicy(Policy):
 
         All are `[S]`; the advantages are in the units of rewards unless `adv_norm` is set.
         """
-        stats, learn = self._value_stats, self._cfg.learn
-        values = estimate_values(self, block)
-        value_TN, next_value_TN = (stats.denormalize(x) for x in values) if learn.value_norm else values
+        stats = self._value_stats
+        value_TN, next_value_TN = estimate_values(self, block, stats)
         adv_TN, return_TN = estimate_advantages(self, block, value_TN, next_value_TN)
         self._figures["explained_variance"] = explained_variance(value_TN, return_TN)
-        targets_S = flatten_rows({"value": values[0], "adv": adv_TN, "return_": return_TN})
-        if learn.value_norm:
-            scale, shift = update_units(stats, targets_S["return_"], self._model)
-            targets_S["value"] = targets_S["value"] * scale + shift
-            targets_S["return_"] = stats.normalize(targets_S["return_"])
-        if learn.adv_norm:
+        targets_S = flatten_rows({"value": value_TN, "adv": adv_TN, "return_": return_TN})
+        targets_S["value"] = stats.change(self._model, targets_S["return_"], targets_S["value"])
+        targets_S["return_"] = stats.normalize(targets_S["return_"])
+        if self._cfg.learn.adv_norm:
             (targets_S["adv"],) = normalize_parts([targets_S["adv"]])
         return targets_S
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
         output = self._run(self._model, obs, mode="compute_actor_critic")
-        return output | {"action": sample(output["logit"])}
+        value_N = self._value_stats.denormalize(output["value"])
+        return output | {"action": sample(output["logit"]), "value": value_N}
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         """Take a step of the agent whose batch it is, and one of the critic."""
@@ -183,3 +189,11 @@ class HAPPOPolicy(Policy):
     def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
         super()._load_state_dict_learn(state)
         self._value_stats.load_state_dict(state["value_stats"])  # the critic predicts returns in these units
+
+    def state_to_act(self) -> dict[str, Any]:
+        return super().state_to_act() | {"value_stats": self._value_stats.state_dict()}
+
+    def load_to_act(self, state: dict[str, Any]) -> None:
+        super().load_to_act(state)
+        if "value_stats" in state:
+            self._value_stats.load_state_dict(state["value_stats"])

@@ -80,8 +80,7 @@ class PPGPolicy(PPOPolicy):
             for part in parts:
                 part["logit"] = self._run(self._model, part["obs"], mode="compute_actor")["logit"]
         samples_M = tree_map(lambda *leaves: torch.cat(leaves), *parts)
-        if self._cfg.learn.value_norm:
-            samples_M["return_"] = self._value_stats.normalize(samples_M["return_"])
+        samples_M["return_"] = self._value_stats.normalize(samples_M["return_"])
         sizes = rank_sizes(len(samples_M["return_"]))
         for _ in range(self._cfg.learn.aux_train_epoch):
             yield from minibatches(samples_M, self._cfg.learn.batch_size, sizes)
@@ -89,8 +88,7 @@ class PPGPolicy(PPOPolicy):
     def _targets(self, block: dict[str, Any], epoch: int) -> dict[str, Tensor]:
         targets_M = super()._targets(block, epoch)
         if epoch == 0:
-            norm, return_M = self._cfg.learn.value_norm, targets_M["return_"]
-            return_TN = (self._value_stats.denormalize(return_M) if norm else return_M).view_as(block["reward"])
+            return_TN = self._value_stats.denormalize(targets_M["return_"]).view_as(block["reward"])
             rows = {"obs": block["obs"], "return_": return_TN}
             # copies, because the collector writes its next rows into the same block
             self._kept[str(len(self._kept))] = tree_map(lambda leaf: leaf.transpose(0, 1).clone(), rows)

@@ -13,7 +13,7 @@ Logged figures:
 * `grad_norm`: the norm of the averaged gradient before clipping. `learning_rate`.
 
 Additions to the paper: the value loss is clipped; values are normalised by the running mean and standard deviation of
-returns, see `update_units`; advantages are normalised in each minibatch and recomputed for each epoch; the dual clip
+returns, see `ValueUnits`; advantages are normalised in each minibatch and recomputed for each epoch; the dual clip
 (Ye et al. 2020, arXiv:1912.09729, eq. 5). Each of these is a key of the config. Every mean, deviation and decision
 covers the samples of all ranks.
 """
@@ -33,12 +33,12 @@ from ding_lite.policy.common_keys import MULTI_AGENT
 from ding_lite.policy.policy_gradient.actor_critic import (
     DISTRIBUTIONS,
     LOSS_KEYS,
+    ValueUnits,
     estimate_advantages,
     estimate_values,
     flatten_rows,
     init_parameters,
     normalize_advantages,
-    update_units,
 )
 from ding_lite.policy.sequences import (
     by_environment,
@@ -53,7 +53,6 @@ from ding_lite.rl_utils.distribution import kl_divergence, log_prob, log_prob_en
 from ding_lite.rl_utils.policy_gradient import clipped_objective, squared_value_error
 from ding_lite.rl_utils.ppo import pretrained_kl
 from ding_lite.torch_utils.minibatch import explained_variance, minibatches, rank_sizes
-from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.ranks.collectives import allreduce_data
@@ -126,6 +125,7 @@ class PPOPolicy(Policy):
         """Build the policy as `Policy` does. Without the learn mode it can still compute its loss."""
         self.remembers = find_core(cfg.model) is not None
         self._adapted_kl_beta: float | None = None  # value after changes by `kl_adaptive`
+        self._value_stats = ValueUnits(cfg.learn.value_norm)
         super().__init__(cfg, *args, **kwargs)
         self._kl_is_scheduled = isinstance(self.schedules.follower("learn.kl_beta"), Scheduled)
 
@@ -133,18 +133,19 @@ class PPOPolicy(Policy):
         return init_parameters(super()._create_model(), self._cfg)
 
     def _init_learn(self) -> None:
-        self._value_stats = RunningMeanStd().to(self._device)
+        self._value_stats.to(self._device)
         self._kl: list[Tensor] = []  # divergences of the updates since the last collect, if they are computed
         super()._init_learn()
 
     def _init_collect(self) -> None:
+        self._value_stats.to(self._device)
         if self._cfg.learn.pretrained_model_path is not None:
             self._pretrained = load_pretrained(self._model, self._cfg.learn.pretrained_model_path)
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
         output = self._play(obs, explore=True, mode="compute_actor_critic")
-        output |= {"action": sample(output["logit"])}
+        output |= {"action": sample(output["logit"]), "value": self._value_stats.denormalize(output["value"])}
         if self._pretrained is None:
             return output
         return output | {"logit_pretrained": self._run(self._pretrained, obs, mode="compute_actor")["logit"]}
@@ -183,22 +184,22 @@ class PPOPolicy(Policy):
             units of rewards.
         """
         value_TN, next_value_TN = self._values(block, recompute=epoch > 0)
-        stats, norm = self._value_stats, self._cfg.learn.value_norm
-        plain_TN, next_TN = (stats.denormalize(x) if norm else x for x in (value_TN, next_value_TN))
-        adv_TN, return_TN = estimate_advantages(self, block, plain_TN, next_TN)
+        adv_TN, return_TN = estimate_advantages(self, block, value_TN, next_value_TN)
         targets_M = self._arrange({"value": value_TN, "adv": adv_TN, "return_": return_TN})
+        value_M, return_M = targets_M["value"], targets_M["return_"]
         if epoch == 0:
             active_TN = block.get("active", torch.ones_like(return_TN, dtype=torch.bool))
-            self._figures["explained_variance"] = explained_variance(plain_TN[active_TN], return_TN[active_TN])
-            if norm:
-                active_M = self._arrange({"active": active_TN})["active"]
-                scale, shift = update_units(stats, targets_M["return_"][active_M], self._model)
-                targets_M["value"] = targets_M["value"] * scale + shift
-        return targets_M | ({"return_": stats.normalize(targets_M["return_"])} if norm else {})
+            self._figures["explained_variance"] = explained_variance(value_TN[active_TN], return_TN[active_TN])
+            active_M = self._arrange({"active": active_TN})["active"]
+            value_M = self._value_stats.change(self._model, return_M[active_M], value_M)
+        else:
+            value_M = self._value_stats.normalize(value_M)
+        return targets_M | {"value": value_M, "return_": self._value_stats.normalize(return_M)}
 
     def _values(self, block: dict[str, Any], recompute: bool) -> tuple[Tensor, Tensor]:
-        """Return V(s_t) and V(s_{t+1}) in the model's units, both `[T, N]`, see `estimate_values`."""
-        return sequence_values(self, block, recompute) if self.remembers else estimate_values(self, block, recompute)
+        """Return V(s_t) and V(s_{t+1}) in units of rewards, both `[T, N]`, see `estimate_values`."""
+        estimate = sequence_values if self.remembers else estimate_values
+        return estimate(self, block, self._value_stats, recompute)
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss, and detached tensors whose means are logged. It depends only on the model and the batch.
@@ -268,6 +269,14 @@ class PPOPolicy(Policy):
         self._value_stats.load_state_dict(state["value_stats"])  # the model predicts returns in these units
         if "optimizer" in state:
             self._adapted_kl_beta = state["kl_beta"] if self._cfg.learn.get("kl_adaptive") else None
+
+    def state_to_act(self) -> dict[str, Any]:
+        return super().state_to_act() | {"value_stats": self._value_stats.state_dict()}
+
+    def load_to_act(self, state: dict[str, Any]) -> None:
+        super().load_to_act(state)
+        if "value_stats" in state:
+            self._value_stats.load_state_dict(state["value_stats"])
 
 
 def load_pretrained(model: nn.Module, path: str) -> nn.Module:

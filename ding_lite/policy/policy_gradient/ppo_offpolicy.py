@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from ding_lite.policy.policy_gradient.actor_critic import estimate_advantages, update_units
+from ding_lite.policy.policy_gradient.actor_critic import estimate_advantages
 from ding_lite.policy.policy_gradient.ppo import PPOPolicy
 from ding_lite.torch_utils.minibatch import explained_variance, normalize_parts
 from ding_lite.utils.key import Key
@@ -63,9 +63,6 @@ class PPOOffPolicy(PPOPolicy):
         active = self.normalizer.active  # it normalises the batches from replay, but has not normalised this block
         given = self.normalizer.normalize(block) if active else block
         value_TN, next_value_TN = self._values(self._to_device(given), recompute=active)
-        if self._cfg.learn.value_norm:
-            denormalize = self._value_stats.denormalize
-            value_TN, next_value_TN = denormalize(value_TN), denormalize(next_value_TN)
         value_TN, next_value_TN = value_TN.cpu(), next_value_TN.cpu()
         adv_TN, return_TN = estimate_advantages(self, given, value_TN, next_value_TN)
         self._figures["explained_variance"] = explained_variance(value_TN, return_TN)
@@ -73,10 +70,9 @@ class PPOOffPolicy(PPOPolicy):
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         batch = dict(batch)
-        if self._cfg.learn.value_norm:
-            update_units(self._value_stats, batch["return_"], self._model)
-            for key in ("value", "return_"):
-                batch[key] = self._value_stats.normalize(batch[key])
+        self._value_stats.change(self._model, batch["return_"], batch["value"])
+        for key in ("value", "return_"):
+            batch[key] = self._value_stats.normalize(batch[key])
         if self._cfg.learn.adv_norm:
             (batch["adv"],) = normalize_parts([batch["adv"]])
         return self._optimizer.step(self._loss, batch)

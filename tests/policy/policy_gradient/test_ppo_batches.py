@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from ding_lite.utils.registry import POLICY_REGISTRY
+from ding_lite.utils.tree import tree_map
+from tests.distributed import parity
 from tests.policy.actors import ADV, HALVES, RETURN, by_state, hand_block, hand_model, learn, make_actor
 from tests.policy.actors import make_block as random_block
+from tests.policy.helpers import batches_of
 
 RAW = ("learn.adv_norm=False", "learn.value_norm=False")
 
@@ -87,8 +92,8 @@ def test_value_norm_learns_returns_in_units_of_their_running_deviation() -> None
     assert (stats.mean.item(), stats.var.item(), stats.count.item()) == pytest.approx((first.mean(), first.var(), 6))
     assert by_state([batch], "return_") == pytest.approx(((first - first.mean()) / first.std()).tolist(), rel=1e-5)
     assert by_state([batch], "value") == VALUE.tolist()  # what the clip compares: the model's own output
-    # in the next collect, what the model says is in these units
-    (batch,) = policy.batches(hand_block())
+    # in the next collect, what the model says is in these units, and what it stores in those of rewards
+    (batch,) = policy.batches(hand_block() | {"value": stats.denormalize(hand_block()["value"])})
     value, next_value = (part * first.std() + first.mean() for part in (VALUE, NEXT_VALUE))
     adv = by_gae(value, next_value)
     assert by_state([batch], "adv") == pytest.approx(adv.tolist(), rel=1e-5)
@@ -96,6 +101,36 @@ def test_value_norm_learns_returns_in_units_of_their_running_deviation() -> None
     assert (stats.mean.item(), stats.var.item(), stats.count.item()) == pytest.approx((joined.mean(), joined.var(), 12))
     expected = (adv + value - joined.mean()) / joined.std()
     assert by_state([batch], "return_") == pytest.approx(expected.tolist(), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["ppo", "ppo_offpolicy", "happo"])
+def test_a_copy_that_acts_stores_values_in_units_of_rewards_which_stay_when_the_learner_goes_on(name: str) -> None:
+    cfg = parity.compile_problem(name, parity.kinds_of(POLICY_REGISTRY.find(name))[0], ["policy.learn.adv_norm=False"])
+    policy: Any = parity.create_policy(cfg)
+    block = parity.collect_block(cfg)
+    policy_cls: Any = POLICY_REGISTRY.find(name)
+    actor = policy_cls(cfg.policy, copy.deepcopy(policy.model), enable_field=("collect",))
+
+    def learn_from(reward: Tensor) -> None:
+        for batch in batches_of(policy, cfg, block | {"reward": reward}):
+            policy.learn(batch)
+
+    learn_from(block["reward"] * 7.0 + 20.0)
+    actor.load_to_act(copy.deepcopy(policy.state_to_act()))
+    obs = tree_map(lambda leaf: leaf[0], block["obs"])
+    played = actor.act(obs)["value"]
+    with torch.no_grad():
+        said = policy.model(policy._to_device(obs), mode="compute_critic")["value"]
+    mean, std = policy._value_stats.mean, policy._value_stats.std
+    torch.testing.assert_close(played, said * std + mean)
+    assert mean > 20.0
+    learn_from(block["reward"] * 300.0)
+    assert policy._value_stats.std > 2.0 * std
+    late = policy._to_device(block | {"value": played.expand_as(block["value"])})  # played before the learner went on
+    found = policy.to_samples(late) if name == "ppo_offpolicy" else policy._targets(late, *[0] * (name == "ppo"))
+    adv, ended = found["adv"].flatten(), late["done"].flatten()
+    expected = (late["reward"] - late["value"]).flatten()  # of a step that nothing follows
+    torch.testing.assert_close(adv[ended], expected[ended].to(adv))
 
 
 class Line(nn.Module):
