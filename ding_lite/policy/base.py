@@ -142,7 +142,8 @@ class Policy(Checkpointed):
         self._average = WeightAverage(self._model, cfg.eval.average) if averages else None
         self._noisy = list(noisy_layers(self._model).values())
         # Noisy layers draw noise only while the policy explores, which a graph would not notice.
-        self._graphs = CudaGraphs() if on_gpu and cfg.cuda_graph == "auto" and not self._noisy else None
+        replays = on_gpu and cfg.cuda_graph == "auto" and not self._noisy
+        self._graphs = CudaGraphs(self, *self._modules) if replays else None
 
     def _create_model(self) -> nn.Module:
         """Return a new model. Only here, parameters are initialised: not those of a model that the user passes."""

@@ -1,8 +1,10 @@
-"""Computes a loss and its gradient as one graph: compiled by torch.compile, or replayed on a GPU."""
+"""Computes losses and their gradients as graphs: compiled by torch.compile, or replayed on a GPU."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,11 +12,13 @@ from torch import Tensor
 
 from ding_lite.torch_utils.cuda_graph import CudaGraphs, copies
 from ding_lite.torch_utils.optimizer import Loss
+from ding_lite.torch_utils.reads import bound_values, freeze
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.ranks.interrupt import blocking_signals
-from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.registry import ConfigError, UserError
 from ding_lite.utils.tree import tree_leaves
 
+MOST_LOSSES = 16  # of one optimizer
 OPTIONS: dict[str, Any] = {
     "cpp_wrapper": True,  # C++ calls the kernels; Python takes a third of a small network's step
     "compile_threads": 1,  # compile in this process, so that no workers are left when the run ends
@@ -24,76 +28,103 @@ OPTIONS: dict[str, Any] = {
 
 
 class GraphedLoss:
-    """Base class of losses whose forward and backward passes are one function, without state in between."""
+    """Base class: forward and backward pass of a loss become one function, without state in between, one for each loss.
 
-    def __init__(self, loss: Loss, flat: FlatParameters) -> None:
-        self._loss, self._flat = loss, flat
+    Two losses are the same if they are the same method, or the same function with the same values bound to it.
+    """
 
-    def _compute(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor], tuple[Tensor, ...]]:
-        loss, figures = self._loss(batch)
+    def __init__(self, flat: FlatParameters) -> None:
+        self._flat = flat
+        self._known: dict[Hashable, Any] = {}
+
+    def _find(self, loss: Loss) -> Any:
+        """Return what `_create` returned for this loss."""
+        key = freeze(bound_values(loss))
+        if key not in self._known:
+            if len(self._known) == MOST_LOSSES:
+                raise UserError(
+                    f"{_name(loss)} is loss number {MOST_LOSSES + 1} of one optimizer, and each becomes a graph: pass "
+                    "the same methods in every step, not functions with new tensors or objects bound to them."
+                )
+            self._known[key] = self._create(loss)
+        return self._known[key]
+
+    def _create(self, loss: Loss) -> Any:
+        raise NotImplementedError
+
+    def _compute(self, loss_of: Loss, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor], tuple[Tensor, ...]]:
+        loss, figures = loss_of(batch)
         gradients = torch.autograd.grad(loss, self._flat.parameters, allow_unused=True, materialize_grads=True)
         return loss.detach(), figures, gradients
 
 
 class CapturedLoss(GraphedLoss):
-    """A loss that a GPU replays as a CUDA graph, see `CudaGraphs`; the graph also writes the gradient into `flat`.
+    """Losses that a GPU replays as CUDA graphs, see `CudaGraphs`; a graph also writes the gradient into `flat`.
 
-    If the loss is a method, numbers that are attributes of its object may change: there is a graph for each of them.
+    There is a graph for each value that a loss reads from its object.
     """
 
-    def __init__(self, loss: Loss, flat: FlatParameters) -> None:
-        super().__init__(loss, flat)
-        self._graphs = CudaGraphs()
-        self._attributes = vars(getattr(loss, "__self__", self))
+    def _create(self, loss: Loss) -> Callable[[dict[str, Any]], dict[str, Tensor]]:
+        graphs = CudaGraphs(*bound_values(loss))
+        return partial(graphs.run, partial(self._write_gradient, loss))
 
-    def _write_gradient(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        loss, figures, gradients = self._compute(batch)
+    def _write_gradient(self, loss_of: Loss, batch: dict[str, Any]) -> dict[str, Tensor]:
+        loss, figures, gradients = self._compute(loss_of, batch)
         torch._foreach_copy_(self._flat.gradients, gradients)
         self._flat.flag.copy_(loss * 0)
         return {**figures, "": loss}
 
-    def __call__(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def __call__(self, loss: Loss, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Write the gradient; return the loss of a batch and detached figures."""
-        numbers = tuple(value for value in self._attributes.values() if isinstance(value, int | float))
-        figures = copies(self._graphs.run(self._write_gradient, batch, key=numbers))
+        figures = copies(self._find(loss)(batch))
         return figures.pop(""), figures
 
 
 class CompiledLoss(GraphedLoss):
-    """A loss compiled by torch.compile. Results differ from eager ones by rounding.
+    """Losses compiled by torch.compile. Results differ from eager ones by rounding.
 
-    The first batch compiles, which takes 10 to 30 seconds and needs a C++ compiler. A batch of a second size compiles
-    once more, for batches of any size. Torch keeps the result on disk, and the next run starts faster.
+    The first batch compiles a loss, which takes 10 to 30 seconds and needs a C++ compiler. A batch of a second size
+    compiles once more, for batches of any size; so does a value that the loss reads from its object, when it changes.
+    Torch keeps the result on disk, and the next run starts faster.
     """
 
-    def __init__(self, loss: Loss, flat: FlatParameters) -> None:
-        super().__init__(loss, flat)
+    def __init__(self, flat: FlatParameters) -> None:
+        super().__init__(flat)
         self._gradients: tuple[Tensor, ...] = ()
-        self._sizes: set[torch.Size] = set()  # of batches that it is compiled for
         torch._dynamo.config.trace_autograd_ops = True  # otherwise backward is a separate graph
         torch._dynamo.config.allow_rnn = True  # otherwise it refuses to see torch's LSTM, even to read its weights
-        alone: dict[str, Any] = {"isolate_recompiles": True}  # torch limits how often a function may be compiled
-        self._graph = torch.compile(self._compute, fullgraph=True, options=OPTIONS, **alone)
 
-    def __call__(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _create(self, loss: Loss) -> tuple[Any, set[torch.Size]]:
+        """Return the compiled function, and the sizes of the batches that it is compiled for."""
+        alone: dict[str, Any] = {"isolate_recompiles": True}  # torch limits how often a function may be compiled
+        return torch.compile(partial(self._compute, loss), fullgraph=True, options=OPTIONS, **alone), set()
+
+    def __call__(self, loss_of: Loss, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of a batch and detached figures; raise `ConfigError` if torch cannot compile the loss."""
+        graph, sizes = self._find(loss_of)
         size = next(tree_leaves(batch)).shape
         try:
             # Ctrl-C would reach the C++ compiler too, which leaves half a library in torch's cache.
-            with nullcontext() if size in self._sizes else blocking_signals():
-                loss, figures, self._gradients = self._graph(batch)
+            with nullcontext() if size in sizes else blocking_signals():
+                loss, figures, self._gradients = graph(batch)
         except (torch._dynamo.exc.TorchDynamoException, torch._dynamo.exc.FailOnRecompileLimitHit) as error:
             cause = str(getattr(error, "inner_exception", error)).strip().splitlines()[0]
             if " " in torch.__file__:
                 cause += f" (perhaps because of the space in '{torch.__file__}', which linkers refuse)."
-            name = getattr(self._loss, "__qualname__", self._loss)
+            if isinstance(error, torch._dynamo.exc.FailOnRecompileLimitHit):
+                cause = "it reads values that change all the time, such as a growing list, and each is compiled anew"
             raise ConfigError(
-                f"policy.compile=True: torch.compile failed for {name}: {cause.rstrip('.')}. Set policy.compile=False."
+                f"policy.compile=True: torch.compile failed for {_name(loss_of)}: {cause.rstrip('.')}. Set "
+                "policy.compile=False."
             ) from error
-        self._sizes.add(size)
+        sizes.add(size)
         return loss, figures
 
     def backward(self, loss: Tensor) -> None:
         """Write the gradients of `loss`, which the last call returned, into `flat`."""
         torch._foreach_copy_(self._flat.gradients, self._gradients)
         self._gradients = ()
+
+
+def _name(loss: Any) -> str:
+    return _name(loss.func) if isinstance(loss, partial) else getattr(loss, "__qualname__", type(loss).__name__)

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ding_lite.torch_utils.reads import Reads
 from ding_lite.utils.tree import tree_leaves, tree_map
 
 WARM_UP = 2  # calls before a graph is captured, in which libraries choose their kernels and allocate memory
-MOST = 16  # graphs of one function; each keeps its memory, so those of further shapes are not captured
+MOST = 16  # graphs of one function, which each keep their memory, and changes of what it reads; then it is only called
 
 
 class _Recording(NamedTuple):
@@ -32,17 +33,22 @@ class _Recording(NamedTuple):
 
 
 class CudaGraphs:
-    """The graphs of one function, by the shapes of its inputs.
+    """The graphs of one function, by the shapes of its inputs, and by the values that it reads from objects.
 
     A replay does not run the function's Python code. So what the function does may depend only on its inputs, on the
-    key, and on tensors that stay where they are, such as parameters. A function that waits for the GPU, for instance to
-    decide by a value that it computed, cannot be captured, and is called every time.
+    key, on what it reads from the owners, and on tensors that stay where they are, such as parameters. A function that
+    waits for the GPU, for instance to decide by a value that it computed, cannot be captured, and is called every time.
+
+    Args:
+        owners: objects from which the function reads values that may change, see `Reads`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *owners: Any) -> None:
+        self._reads = Reads(*owners)
         self._recordings: dict[Hashable, _Recording] = {}
-        self._newest_key: Hashable = None
+        self._newest_key: tuple[Hashable, ...] = (None, ())
         self._calls = 0  # one after the other with this key
+        self._changes = 0  # of the values that the function reads
         self._waits = False  # the function waits for the GPU
 
     def run(self, function: Callable[[Any], Any], inputs: Any, key: Hashable = None) -> Any:
@@ -60,15 +66,20 @@ class CudaGraphs:
             return function(inputs)
         leaves = list(tree_leaves(inputs))
         key = key, *((leaf.dtype, leaf.shape, leaf.stride()) for leaf in leaves)
-        recording = self._recordings.get(key)
+        whole = key, self._reads.values()
+        recording = self._recordings.get(whole)
         if recording is None:
-            self._calls = self._calls + 1 if key == self._newest_key else 1
-            self._newest_key = key
-            if self._calls < WARM_UP or len(self._recordings) == MOST:
+            self._changes += whole[1] != self._newest_key[1]
+            if len(self._recordings) == MOST or self._changes > MOST:
                 return function(inputs)
+            self._calls = self._calls + 1 if whole == self._newest_key else 1
+            if self._calls < WARM_UP:
+                output = self._reads.watch(function, inputs)
+                self._newest_key = key, self._reads.values()  # it may read more than was known
+                return output
             if self._calls == WARM_UP:
                 return self._try(function, inputs)
-            recording = self._recordings[key] = _record(function, inputs)
+            recording = self._recordings[whole] = _record(function, inputs)
         for numbers, own in recording.inputs:
             torch._foreach_copy_(own, [leaves[number] for number in numbers])
         recording.graph.replay()

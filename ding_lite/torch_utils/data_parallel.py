@@ -41,12 +41,12 @@ def uses_ddp(cfg: EasyDict) -> bool:
 
 
 class OverlappedLoss:
-    """A loss whose backward pass averages the gradients of `FlatParameters` over all ranks, in place.
+    """Losses whose backward pass averages the gradients of `FlatParameters` over all ranks, in place.
 
     DistributedDataParallel wraps a module whose forward pass computes the loss, so policies need no change.
     """
 
-    def __init__(self, network: nn.Module, loss: Loss, cfg: EasyDict, flat: FlatParameters) -> None:
+    def __init__(self, network: nn.Module, cfg: EasyDict, flat: FlatParameters) -> None:
         known = inspect.signature(DistributedDataParallel).parameters
         chosen = cfg.get("ddp", {}) if uses_ddp(cfg) else {}
         options: dict[str, Any] = {
@@ -56,16 +56,16 @@ class OverlappedLoss:
             "find_unused_parameters": chosen.get("find_unused_parameters", True),
             "static_graph": chosen.get("static_graph", False),
         }
-        ddp = DistributedDataParallel(_LossModule(network, loss), **options)
+        ddp = DistributedDataParallel(_LossModule(network), **options)
         if hook := chosen.get("comm_hook"):
             register_ddp_comm_hook(DDPCommHookType[COMM_HOOKS[hook]], ddp, dist.group.WORLD)
         self._flat = flat
         self._held: list[Any] = [dist.group.WORLD, ddp]
         weakref.finalize(self, _free, self._held)
 
-    def __call__(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def __call__(self, loss: Loss, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of a batch and detached figures."""
-        return self._held[1](batch)
+        return self._held[1](loss, batch)
 
     def backward(self, loss: Tensor) -> None:
         """Compute the gradients of a loss and average them over all ranks; a collective call.
@@ -87,14 +87,14 @@ class OverlappedLoss:
 
 
 class _LossModule(nn.Module):
-    """The loss as the forward pass of a module."""
+    """A loss as the forward pass of a module."""
 
-    def __init__(self, network: nn.Module, loss: Loss) -> None:
+    def __init__(self, network: nn.Module) -> None:
         super().__init__()
-        self.network, self._loss = network, loss
+        self.network = network
 
-    def forward(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        return self._loss(batch)
+    def forward(self, loss: Loss, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        return loss(batch)
 
 
 def _free(held: list[Any]) -> None:

@@ -101,8 +101,8 @@ class OptimizerStep:
         Collective: all ranks must call it.
 
         Args:
-            loss_of: returns the loss of a batch, a scalar, and detached figures. It depends only on networks and
-                batch, and is the same function in every step.
+            loss_of: returns the loss of a batch, a scalar, and detached figures. It depends only on its batch, on
+                networks, and on what it reads from its object; several losses may take turns.
             batch: a dict of `[B, ...]` tensors on the network's device.
 
         Returns:
@@ -115,12 +115,11 @@ class OptimizerStep:
                 raised one step later.
         """
         if self.overlaps or self._cfg.compile or self.captures:
-            self._wrapper = loss_of = self._wrapper or self._wrap(loss_of)
+            self._wrapper = self._wrapper or self._wrap()
         if self.captures:
             self.check.finish()  # a message about the last step describes the gradient, which is replaced now
-        output = loss_of(batch)
-        if self.steps == 0:
-            _check_output(output, loss_of, has_gradient=self._wrapper is None)
+        output = loss_of(batch) if self._wrapper is None else self._wrapper(loss_of, batch)
+        _check_output(output, loss_of, has_gradient=self._wrapper is None)
         loss, figures = output
         self.check.begin(batch, figures, loss)
         if not isinstance(self._wrapper, CapturedLoss):
@@ -140,10 +139,10 @@ class OptimizerStep:
         self.steps += 1
         return figures | {f"{self.prefix}grad_norm": norm, f"{self.prefix or 'total_'}loss": loss.detach()}
 
-    def _wrap(self, loss_of: Loss) -> OverlappedLoss | CompiledLoss | CapturedLoss:
+    def _wrap(self) -> OverlappedLoss | CompiledLoss | CapturedLoss:
         if self.overlaps:
-            return OverlappedLoss(self.network, loss_of, self._cfg, self.flat)
-        return CompiledLoss(loss_of, self.flat) if self._cfg.compile else CapturedLoss(loss_of, self.flat)
+            return OverlappedLoss(self.network, self._cfg, self.flat)
+        return CompiledLoss(self.flat) if self._cfg.compile else CapturedLoss(self.flat)
 
     def _update(self) -> Tensor:
         """Check and clip the averaged gradient, take the optimizers' steps, and return the gradient's norm."""
@@ -218,7 +217,7 @@ class OptimizerStep:
 
 
 def _check_output(output: Any, loss: Any, has_gradient: bool) -> None:
-    """Check what a loss returned in the first step. Graphs return it without a gradient, which they have computed."""
+    """Check what a loss returned. Graphs return it without a gradient, which they have computed."""
     pair, name = output if isinstance(output, tuple) else (output,), getattr(loss, "__qualname__", type(loss).__name__)
     if len(pair) == 2 and isinstance(pair[0], Tensor) and pair[0].ndim == 0 and isinstance(pair[1], dict):
         if has_gradient and not pair[0].requires_grad:

@@ -196,7 +196,7 @@ class Sleeper(nn.Module):
         self._before, self._after = slower * (step.collect + step.forward), slower * step.update
         cfg = EasyDict(multi_gpu=True, **WAYS[way])
         self.flat = FlatParameters(self, share_memory=way == "flat")
-        self._loss = None if way == "flat" else OverlappedLoss(self, self.forward, cfg, self.flat)
+        self._loss = None if way == "flat" else OverlappedLoss(self, cfg, self.flat)
         if way == "ddp, powersgd" and self._loss:  # torch compresses from the thousandth step on
             self._loss._held[1]._comm_hooks[0][1].start_powerSGD_iter = 2
 
@@ -213,7 +213,7 @@ class Sleeper(nn.Module):
         begin = time.perf_counter()
         time.sleep(self._before)
         allreduce_data(1)  # the counts of a collect
-        loss, _ = (self._loss or self.forward)({})
+        loss, _ = self._loss(self.forward, {}) if self._loss else self.forward({})
         self.flat.zero_grad()
         if self._loss:
             self._loss.backward(loss)

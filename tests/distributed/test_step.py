@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ding_lite.policy import DQNPolicy
 from ding_lite.utils import get_rank
 from ding_lite.utils.ranks import machine_group as groups
+from ding_lite.utils.tree import tree_map
 from tests.distributed.on_ranks import call_on_ranks
 from tests.policy.helpers import OBS, make_batch, make_cfg, make_policy, parameter_hash
 
@@ -50,6 +51,19 @@ class Normalised(nn.Module):
         return {"logit": self.layers(obs)}
 
 
+class Turns(DQNPolicy):
+    """Alternates two losses on one optimizer."""
+
+    def _first(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        return self._model(batch["obs"])["logit"].square().mean(), {}
+
+    def _second(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        return self._model(batch["next_obs"])["logit"].mean(), {}
+
+    def _forward_learn(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        return self._optimizer.step((self._first, self._second)[self.iteration % 2], batch)
+
+
 def look_at_networks() -> dict[str, Any]:
     torch.manual_seed(get_rank())
     policy = Hoarder(make_cfg("multi_gpu=True"))
@@ -73,6 +87,13 @@ def look_at_networks() -> dict[str, Any]:
             optimizer = make_policy("multi_gpu=True", f"bp_update_sync={sync}")._optimizer
             found["overlaps"][f"{name} {sync}"] = (optimizer.flat.is_shared, optimizer.overlaps)
     groups.create_memory = create_memory
+    found["turns"] = {}
+    for way, overrides in WAYS.items():
+        torch.manual_seed(0)
+        turns = Turns(make_cfg("multi_gpu=True", "learn.optimizer=sgd", *overrides))
+        turns.learn(make_batch(8, get_rank()))
+        turns.learn(make_batch(8, get_rank()))
+        found["turns"][way] = torch.cat([parameter.detach().flatten() for parameter in turns.model.parameters()])
     return found
 
 
@@ -102,6 +123,17 @@ def test_statistics_of_batch_normalisation_are_averaged(found: list[dict[str, An
     batches = [make_batch(8, rank) for rank in range(2)]
     means = [0.09 * batch["obs"].mean(0) + 0.1 * batch["next_obs"].mean(0) for batch in batches]
     assert found[0]["mean"] == pytest.approx(((means[0] + means[1]) / 2).tolist(), abs=1e-6)
+
+
+def test_two_losses_that_take_turns_on_one_optimizer_are_both_averaged(found: list[dict[str, Any]]) -> None:
+    torch.manual_seed(0)
+    alone = Turns(make_cfg("learn.optimizer=sgd"))
+    alone.learn(joined := tree_map(lambda *parts: torch.cat(parts), *(make_batch(8, rank) for rank in range(2))))
+    alone.learn(joined)
+    expected = torch.cat([parameter.detach().flatten() for parameter in alone.model.parameters()])
+    for each in found:
+        for way in WAYS:
+            torch.testing.assert_close(each["turns"][way], expected, rtol=1e-5, atol=1e-7)
 
 
 def test_averaging_overlaps_with_backward_if_asked_for_and_gradients_are_sent(found: list[dict[str, Any]]) -> None:

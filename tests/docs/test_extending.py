@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from ding_lite.cli import main as cli
 from ding_lite.policy import Policy
 from tests.distributed.launcher import run_ranks, say
 from tests.docs.test_docs import ROOT, blocks
-from tests.policy.helpers import parameter_hash
+from tests.policy.helpers import make_batch, make_cfg, parameter_hash
 
 PAGE = ROOT / "docs" / "extending.md"
 SECTIONS = {
@@ -77,6 +78,14 @@ def test_an_example_trains_on_two_processes_to_equal_models(title: str, whole: b
     assert not whole or result["eval_return_best"] > ABOVE_CHANCE[title]
     assert len(hashes) == 2
     assert hashes[0] == hashes[1]
+
+
+def test_the_first_loss_is_a_function_of_its_batch_with_noisy_layers_too(tmp_path: Path) -> None:
+    write_files(PAGE, tmp_path, SECTIONS["Another loss for DQN"])
+    policy = run_path(str(tmp_path / "huber_dqn.py"))["HuberDQNPolicy"](make_cfg("noisy_net=True", kind="huber_dqn"))
+    batch = policy._ready(make_batch(8))
+    assert policy._loss(batch)[0] == policy._loss(batch)[0]
+    assert policy._loss(batch)[0] != policy._loss(batch | {"noise": policy._draw_noise(batch)})[0]
 
 
 def test_every_section_of_the_page_is_an_example() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy import DQNPolicy
-from ding_lite.utils.registry import ConfigError
+from ding_lite.torch_utils.compiled_loss import CapturedLoss
+from ding_lite.utils.ranks.flat_parameters import FlatParameters
+from ding_lite.utils.registry import ConfigError, UserError
 from tests.distributed import parity
 from tests.distributed.launcher import finish, launch, start
 from tests.distributed.test_parity import PROBLEMS, largest_difference
@@ -97,6 +100,49 @@ def test_a_loss_that_cannot_be_compiled_is_one_line() -> None:
     policy = Undecided(make_cfg("compile=True"))
     with pytest.raises(ConfigError, match=r"torch.compile failed for Undecided._loss: .*Set policy.compile=False.$"):
         policy.learn(make_batch(8))
+
+
+class Turns(DQNPolicy):
+    """Alternates two losses on one optimizer; the second reads a list that grows after the third step."""
+
+    def _init_learn(self) -> None:
+        super()._init_learn()
+        self._history = [1.0]
+
+    def _first(self, factor: float, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Any]]:
+        return factor * self._model(batch["obs"])["logit"].square().mean(), {}
+
+    def _second(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Any]]:
+        return self._model(batch["obs"])["logit"].mean() * sum(self._history), {}
+
+    def _forward_learn(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        if self.iteration > 2:
+            self._history.append(1.0)
+        return self._optimizer.step(self._second if self.iteration % 2 else partial(self._first, 1.0), batch)
+
+
+def test_losses_that_take_turns_are_compiled_each_and_follow_what_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))  # all but the C++ compiler
+    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 2)
+    losses: list[list[float]] = []
+    batch = make_batch(8)
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        policy = Turns(make_cfg(f"compile={compiled}"))
+        losses.append([policy.learn(batch)["total_loss"].item() for _ in range(4)])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+    policy.learn(batch)
+    with pytest.raises(ConfigError, match=r"failed for Turns._second: it reads values that change all the time"):
+        policy.learn(batch)
+
+
+def test_a_loss_that_is_another_one_in_every_step_is_one_line() -> None:
+    losses, network = CapturedLoss(FlatParameters(torch.nn.Linear(1, 1))), torch.nn.Linear(1, 1)
+    kept = [torch.ones(1) for _ in range(17)]
+    for tensor in kept[:-1]:
+        losses._find(lambda batch, tensor=tensor: (network(tensor), {}))  # type: ignore[misc]
+    with pytest.raises(UserError, match=r"<lambda> is loss number 17 of one optimizer.*pass the same methods"):
+        losses._find(lambda batch, tensor=kept[-1]: (network(tensor), {}))  # type: ignore[misc]
 
 
 @pytest.mark.slow

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from ding_lite.policy import DQNPolicy
 from ding_lite.torch_utils.cuda_graph import WARM_UP, CudaGraphs
 from ding_lite.torch_utils.networks import checksum_networks
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import PrioritizedReplayBuffer, ReplayBuffer, UniformReplayBuffer
 from tests.entry.helpers import run
+from tests.policy.helpers import make_batch, make_cfg
 from tests.worker.replay.history import History
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -100,6 +104,56 @@ def test_a_learning_rate_that_changes_in_every_iteration_is_followed(tmp_path: P
     words = [f"policy.learn.learning_rate={schedule}", "policy.deterministic=True"]
     runs = [weights(f"exp_name={tmp_path / graph}", *words, f"policy.cuda_graph={graph}") for graph in ("auto", "off")]
     assert runs[0] == runs[1]
+
+
+class Reader(DQNPolicy):
+    """Alternates two losses on one optimizer, which read what changes."""
+
+    def _init_learn(self) -> None:
+        super()._init_learn()
+        self.mode, self.factors, self.offset = "mean", [1.0], None
+
+    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        loss, figures = super()._loss(batch)
+        return (loss if self.mode == "mean" else -loss) * sum(self.factors) + (self.offset or 0.0), figures
+
+    def _other(self, factor: float, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        return self._model(batch["obs"])["logit"].square().mean() * factor * (1 + self.iteration), {}
+
+    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        loss = partial(self._other, 2.0) if self.iteration % 2 else self._loss
+        return self._optimizer.step(loss, batch)
+
+
+def test_losses_take_turns_and_follow_what_they_read() -> None:
+    batch = tree_map(Tensor.cuda, make_batch(8))
+    losses: list[list[float]] = []
+    for graph in ("off", "auto"):
+        torch.manual_seed(0)
+        policy = Reader(make_cfg("cuda=True", f"cuda_graph={graph}"))
+        changes = {8: ("mode", "minus"), 16: ("factors", [3.0]), 24: ("offset", 5.0), 32: ("mode", "mean")}
+        losses.append([])
+        for step in range(60):
+            if step in changes:
+                setattr(policy, *changes[step])
+            if step == 40:
+                policy.factors.append(1.0)
+            losses[-1].append(policy.learn(batch)["total_loss"].item())
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    replayed = [graphs.func.__self__._recordings for graphs in policy._optimizer._wrapper._known.values()]  # type: ignore[union-attr]
+    assert [len(recordings) for recordings in replayed] == [6, 0]  # the iteration changes in every step
+
+
+def test_a_loss_that_reads_what_changes_in_every_step_is_called_in_every_step() -> None:
+    class Counting(Reader):
+        def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+            return self._optimizer.step(partial(self._other, 1.0), batch)
+
+        def _other(self, factor: float, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+            return self._model(batch["obs"])["logit"].mean() * 0 + self.iteration, {}
+
+    policy, batch = Counting(make_cfg("cuda=True")), tree_map(Tensor.cuda, make_batch(8))
+    assert [policy.learn(batch)["total_loss"].item() for _ in range(40)] == list(range(40))
 
 
 @pytest.mark.parametrize("stack", [1, 4])

@@ -1,0 +1,103 @@
+"""Finds what a function reads besides its inputs: a CUDA graph of the function contains these values as constants."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Hashable
+from functools import partial
+from types import CodeType, FrameType
+from typing import Any
+
+from torch import Tensor, nn
+
+from ding_lite.torch_utils.networks import CLOSED
+
+VALUES = (int, float, str, bytes, type(None))
+MISSING = object()
+
+
+class Reads:
+    """The values that functions read from objects: numbers, strings, None, lists of these, and places of tensors.
+
+    A function that `watch` calls may read every attribute, and every key of a config, whose name is in the Python code
+    that it runs. They are looked up in the owners, in the objects that these have under such names, and in all modules
+    of networks. Variables of Python modules are not noticed.
+
+    Args:
+        owners: the objects. Those of torch, numpy and Python itself have nothing to read, except networks.
+    """
+
+    def __init__(self, *owners: Any) -> None:
+        self._owners = owners
+        self._codes: set[CodeType] = set()
+        self._searched: dict[int, Any] = {}  # objects by id; they are kept, so that an id is never that of a later one
+        self._places: list[tuple[dict[str, Any], str]] = []  # where a value is, or may be set later: attributes, name
+
+    def watch(self, function: Callable[[Any], Any], inputs: Any) -> Any:
+        """Return `function(inputs)`, and learn what it may read."""
+        if not self._owners:
+            return function(inputs)
+        before = sys.getprofile()
+        sys.setprofile(self._note)
+        try:
+            return function(inputs)
+        finally:
+            sys.setprofile(before)
+            self._search()
+
+    def _note(self, frame: FrameType, event: str, arg: Any) -> None:
+        if event == "call" and frame.f_globals.get("__name__", "").partition(".")[0] not in CLOSED:
+            self._codes.add(frame.f_code)
+
+    def _search(self) -> None:
+        texts = (text for code in self._codes for text in (*code.co_names, *code.co_consts))
+        names = {text for text in texts if isinstance(text, str) and not text.startswith("__")}
+        found, self._searched, self._places = list(self._owners), {}, []
+        while found:
+            owner = found.pop()
+            is_network = isinstance(owner, nn.Module)
+            if id(owner) in self._searched or not (is_network or _is_open(owner)):
+                continue
+            self._searched[id(owner)] = owner
+            own = getattr(owner, "__dict__", {})
+            inherited = (item for cls in type(owner).__mro__ for item in vars(cls).items())
+            defaults = {name for name, value in inherited if isinstance(value, (*VALUES, list, tuple, dict))}
+            self._places += [(own, name) for name in sorted(names & (own.keys() | defaults))]
+            found += [own[name] for name in sorted(names & own.keys())]
+            if is_network:
+                self._places += [(owner._buffers, name) for name in sorted(names & owner._buffers.keys())]
+                found += owner.children()
+
+    def values(self) -> tuple[Hashable, ...]:
+        """Return what the functions watched so far would read now."""
+        return tuple([freeze(attributes.get(name, MISSING)) for attributes, name in self._places])
+
+
+def _is_open(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] not in CLOSED
+
+
+def bound_values(function: Any) -> list[Any]:
+    """Return what a function consists of: its code, and its object, the arguments of a `partial`, its closure."""
+    if isinstance(function, partial):
+        return [*bound_values(function.func), *function.args, function.keywords]
+    if inspect.ismethod(function):
+        return [function.__func__.__code__, function.__self__]
+    if inspect.isfunction(function):
+        cells = (cell.cell_contents for cell in function.__closure__ or ())
+        return [function.__code__, *cells, *(function.__defaults__ or ()), function.__kwdefaults__]
+    return [function]
+
+
+def freeze(value: Any) -> Hashable:
+    """Return something that is equal as long as a graph that reads this value is right."""
+    if isinstance(value, VALUES):
+        return value
+    if isinstance(value, Tensor):
+        return value.data_ptr(), value.shape, value.stride()
+    if isinstance(value, list | tuple | set):
+        return tuple(map(freeze, value))
+    if type(value) is dict:
+        return tuple((key, freeze(each)) for key, each in value.items())
+    return id(value)
