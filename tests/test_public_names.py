@@ -29,7 +29,7 @@ NAMES = {
     "ding_lite.model": """
         ACER ActorCritic BC BCQ BDQ C51DQN COMA ContinuousBC ContinuousQAC ConvEncoder DQN DRQN DecisionTransformer
         DiscreteBC DiscreteHead
-        DiscreteMAQAC DiscreteQAC DistributionHead DuelingHead FCEncoder FQF FractionHead GTrXL HAVAC HybridQAC
+        DiscreteMAQAC DiscreteQAC DistributionHead DuelingHead EDAC FCEncoder FQF FractionHead GTrXL HAVAC HybridQAC
         IMPALAConvEncoder
         IQN MADQN MAVAC MLP NoisyLinear PDQN PG PPG PairEmbedding QAC QACDIST QACEnsemble QACQuantile QMix QRDQN QVAC
         QuantileHead RainbowDQN RecurrentCore RecurrentQAC SQN VAC ValueNetwork WQMix create_encoder

@@ -223,6 +223,14 @@ POLICY_KEYS = {
         **dict.fromkeys(_expand("policy.model.{dropout,att_head_dim,att_mlp_num,gru_gating}"), ""),
     },
 }  # fmt: skip
+# What DI-engine's class `r2d2_gtrxl` and its model have where a config says nothing.
+GTRXL_DEFAULTS = {
+    "policy.seq_len": 20,
+    "policy.learn.value_rescale": False,
+    "policy.model.hidden_size": 16,
+    "policy.model.memory_len": 64,
+    "policy.model.att_layer_num": 3,
+}
 # Other names of types and optimizers, and the name used here; with an empty buffer type, policy.priority determines it.
 NAMES: dict[str, dict[str, str]] = {
     "env_manager": {
@@ -349,21 +357,31 @@ def _move_keys(user: dict[str, Any], policy_type: str, notes: list[str]) -> None
 def _read_transformer(user: dict[str, Any], notes: list[str]) -> None:
     """Replace DI-engine's `r2d2_gtrxl` by R2D2 with a transformer as memory, and the names of its options."""
     set_key(user, "policy.type", "r2d2")
+    for path, default in GTRXL_DEFAULTS.items():
+        if get_key(user, path) is None:
+            set_key(user, path, default)
     # There, a row attends to the rows of its segment and to `memory_len` rows before.
-    length = (pop_key(user, "policy.model.memory_len") or 0) + (pop_key(user, "policy.seq_len") or 0)
-    set_key(user, "policy.model.memory", {"type": "gtrxl"} | ({"memory_len": length} if length else {}))
-    if size := pop_key(user, "policy.model.hidden_size"):
-        sizes = get_key(user, "policy.model.encoder_hidden_size_list") or [128, 128, size]
-        set_key(user, "policy.model.encoder_hidden_size_list", sizes)
+    length = pop_key(user, "policy.model.memory_len") + pop_key(user, "policy.seq_len")
+    set_key(user, "policy.model.memory", {"type": "gtrxl", "memory_len": length})
+    size, sizes = pop_key(user, "policy.model.hidden_size"), "policy.model.encoder_hidden_size_list"
+    if get_key(user, sizes) is None:
+        set_key(user, sizes, [128, 128, size] if _is_image(get_key(user, "policy.model.obs_shape")) else [size])
     _move_keys(user, "r2d2_gtrxl", notes)
     notes.append(f"policy.type 'r2d2_gtrxl' is 'r2d2' with model.memory={get_key(user, 'policy.model.memory')} here.")
+
+
+def _is_image(shape: Any) -> bool:
+    return isinstance(shape, (list, tuple)) and len(shape) == 3
 
 
 def _read_dt(user: dict[str, Any], notes: list[str]) -> None:
     """Replace the keys of DI-engine's Decision Transformer, whose configs have `policy.model.state_dim`.
 
-    Its warm-up is a schedule of the learning rate, and `state_mean` normalises observations.
+    Its warm-up is a schedule of the learning rate, and `state_mean` normalises observations. Its main program for
+    images has an encoder of three convolutions.
     """
+    if length := get_key(user, "policy.model.context_len"):
+        set_key(user, "policy.context_len", length)  # the only one that DI-engine's policy reads
     _move_keys(user, "dt", notes)
     rate, steps = get_key(user, "policy.learn.learning_rate", 1e-4), pop_key(user, "policy.warmup_steps")
     if steps is not None and isinstance(rate, float):
@@ -372,6 +390,9 @@ def _read_dt(user: dict[str, Any], notes: list[str]) -> None:
     if "state_mean" in (get_key(user, "policy") or {}):
         pop_key(user, "policy.state_mean")
         set_key(user, "env.norm_obs", True)
+    sizes = "policy.model.encoder_hidden_size_list"
+    if _is_image(get_key(user, "policy.model.obs_shape")) and get_key(user, sizes) is None:
+        set_key(user, sizes, [32, 64, 64, get_key(user, "policy.model.h_dim", 128)])
 
 
 def given_action_spaces(user: dict[str, Any]) -> dict[str, Any]:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ding_lite.model.q_learning import DiscreteHead as DiscreteHead
     from ding_lite.model.q_learning import DuelingHead as DuelingHead
     from ding_lite.model.q_learning import ValueNetwork as ValueNetwork
+    from ding_lite.model.qac import EDAC as EDAC
     from ding_lite.model.qac import QAC as QAC
     from ding_lite.model.qac import QACDIST as QACDIST
     from ding_lite.model.qac import QVAC as QVAC

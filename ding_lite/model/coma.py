@@ -31,11 +31,11 @@ class COMA(nn.Module):
         obs_shape: F; the agents observe vectors.
         action_shape: A.
         global_obs_shape: G, the length of `global_state`.
-        encoder_hidden_size_list: sizes of the layers of actor and critic; the last one is also that of the recurrent
-            state.
+        encoder_hidden_size_list: sizes of the layers of the actor; the last one is also that of the recurrent state.
         lstm_type: the actor's memory: 'gru', 'pytorch', an LSTM, or 'normal', one with layer normalisation; None: none.
         activation: one of 'relu', 'tanh', 'gelu', 'elu', 'silu'.
         agent_id: the actor also sees the number of its agent, as a one-hot vector; the critic always does.
+        critic_hidden_size_list: sizes of the layers of the critic; None: two layers of the actor's last size.
     """
 
     def __init__(
@@ -45,9 +45,10 @@ class COMA(nn.Module):
         action_shape: int,
         global_obs_shape: int | None = None,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
-        lstm_type: LSTMType | None = "gru",
+        lstm_type: LSTMType | None = "normal",
         activation: Activation = "relu",
         agent_id: bool = True,
+        critic_hidden_size_list: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
         if not isinstance(obs_shape, int) or global_obs_shape is None:
@@ -60,7 +61,8 @@ class COMA(nn.Module):
         options: dict[str, Any] = dict(lstm_type=lstm_type, activation=activation, agent_id=agent_id)
         self.actor = QMix(*shapes, encoder_hidden_size_list=hidden, mixer=False, **options)
         seen = obs_shape + agent_num + global_obs_shape + agent_num * action_shape
-        self.critic = MLP([seen, *hidden, action_shape], activation, output=True)
+        critic_hidden = critic_hidden_size_list or [hidden[-1]] * 2
+        self.critic = MLP([seen, *critic_hidden, action_shape], activation, output=True)
         self._action_shape = action_shape
 
     def forward(self, obs: dict[str, Tensor], mode: str = "compute_actor", **options: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from ding_lite.model.discrete_qac import DiscreteQAC
 from ding_lite.model.encoders import UnmaskedEncoder, create_encoder, feature_size
 from ding_lite.model.mlp import MLP
 from ding_lite.model.qac import ActorNetwork, CriticNetwork
+from ding_lite.model.recurrent import create_core
 from ding_lite.model.vac import VAC, ActorCritic, init_orthogonal
 from ding_lite.torch_utils.normalizer import GLOBAL, MASK, STATE
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
@@ -30,6 +31,12 @@ class MAVAC(VAC):
         obs_shape: shape of what one agent observes, `agent_state` without the dimension of the agents.
         action_shape: number of actions of each agent.
         global_obs_shape: shape of `global_state`; None: the observations have none.
+        encoder_hidden_size_list: sizes of an encoder's layers; None: one layer of the size of the head that follows it,
+            or those of `VAC` for images and with `encoder`.
+        actor_head_hidden_size: size of the hidden layers of the policy's head.
+        actor_head_layer_num: hidden layers in the policy's head before its output.
+        critic_head_hidden_size: size of the hidden layers of the value's head.
+        critic_head_layer_num: hidden layers in the value's head before its output.
         centralized_critic: the value is of `global_state`; False: of what the agent observes, which is IPPO.
         agent_id: the policy, and the value without `centralized_critic`, also see the number of the agent.
         **options: see `VAC`.
@@ -42,17 +49,33 @@ class MAVAC(VAC):
         obs_shape: ObsShape,
         action_shape: int,
         global_obs_shape: ObsShape | None = None,
+        encoder_hidden_size_list: Sequence[int] | None = None,
+        actor_head_hidden_size: int = 256,
+        actor_head_layer_num: int = 2,
+        critic_head_hidden_size: int = 512,
+        critic_head_layer_num: int = 1,
         *,
         centralized_critic: bool = True,
         agent_id: bool = True,
         **options: Any,
     ) -> None:
-        seen = {STATE: agent_shape(obs_shape, agent_num, agent_id), MASK: action_shape}
-        super().__init__(seen, action_shape, share_encoder=False, **options)
-        if not centralized_critic:
-            return
-        encoder = create_encoder(**self._encoder_options | {"obs_shape": needed(global_obs_shape)})
-        self.critic_encoder = UnmaskedEncoder(encoder, GLOBAL)
+        state = agent_shape(obs_shape, agent_num, agent_id)
+        viewed = needed(global_obs_shape) if centralized_critic else state
+        options |= dict(actor_head_hidden_size=actor_head_hidden_size, actor_head_layer_num=actor_head_layer_num)
+        options |= dict(critic_head_hidden_size=critic_head_hidden_size, critic_head_layer_num=critic_head_layer_num)
+        layers = encoder_hidden_size_list or _layers_before(actor_head_hidden_size, state)
+        critic_layers = encoder_hidden_size_list or _layers_before(critic_head_hidden_size, viewed)
+        seen = {STATE: state, MASK: action_shape}
+        super().__init__(seen, action_shape, share_encoder=False, encoder_hidden_size_list=layers, **options)
+        if centralized_critic or not encoder_hidden_size_list:
+            own = dict(obs_shape=viewed if centralized_critic else seen, hidden_size_list=critic_layers)
+            encoder = create_encoder(**self._encoder_options | own)
+            self.critic_encoder = UnmaskedEncoder(encoder, GLOBAL) if centralized_critic else encoder
+        if not encoder_hidden_size_list:
+            size = critic_layers[-1]
+            self.critic_head = MLP([size, *self.critic_sizes, 1], output=True, **self.layer_options)
+            if self._recurrent:
+                self.critic_core = create_core(size, options.get("lstm_type"), options.get("memory"))
 
 
 @MODEL_REGISTRY.register("discrete_maqac")
@@ -118,10 +141,13 @@ class HAVAC(ActorCritic):
         action_shape: int,
         global_obs_shape: ObsShape | None = None,
         encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        *,
+        actor_head_layer_num: int = 2,
         **options: Any,
     ) -> None:
         seen = {STATE: obs_shape, MASK: action_shape}
-        super().__init__(seen, encoder_hidden_size_list=encoder_hidden_size_list, **options)
+        options |= dict(encoder_hidden_size_list=encoder_hidden_size_list, actor_head_layer_num=actor_head_layer_num)
+        super().__init__(seen, **options)
         if global_obs_shape is None:
             raise ConfigError(
                 "The value of all agents needs the key global_state in the observations, which shows the state of the "
@@ -156,6 +182,12 @@ class HAVAC(ActorCritic):
         """Initialise the networks in place, see `init_orthogonal`; the last layer of the value has gain 1."""
         heads = nn.ModuleList(actor.head for actor in self.actors)  # type: ignore[misc]  # each is an ActorNetwork
         init_orthogonal(self, heads, {self.value_layer: 1.0})
+
+
+def _layers_before(head_size: int, shape: ObsShape) -> Sequence[int]:
+    """Return the sizes of the layers of an encoder: as DI-engine's MAPPO has them for vectors, as `VAC` for images."""
+    vector = isinstance(shape, int) or (isinstance(shape, Sequence) and len(shape) == 1)
+    return [head_size] if vector else (128, 128, 64)
 
 
 def needed(global_obs_shape: ObsShape | None) -> ObsShape:

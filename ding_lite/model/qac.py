@@ -181,6 +181,17 @@ class QACEnsemble(QAC):
         return CriticNetwork(encoder, sizes, self.ensemble_num, self.num_quantiles, **self.layer_options)
 
 
+@MODEL_REGISTRY.register("edac")
+class EDAC(QACEnsemble):
+    """`QACEnsemble` whose critics have one hidden layer less: `critic_head_layer_num` counts all of them.
+
+    Arguments as for `QACEnsemble`; SimBa's blocks are counted as there.
+    """
+
+    def _new_critic(self, encoder: nn.Module, sizes: Sequence[int], num: int) -> CriticNetwork:
+        return super()._new_critic(encoder, sizes if "residual" in self.layer_options else sizes[:-1], num)
+
+
 @MODEL_REGISTRY.register("qac_quantile")
 class QACQuantile(QACEnsemble):
     """`QACEnsemble` whose critics predict quantiles of the return: `q_value` is `[C, ..., B, K]`.

@@ -237,14 +237,24 @@ class PPG(VAC):
     """The networks of PPG: a policy with an auxiliary value, and a value with an encoder of its own.
 
     Args:
+        actor_head_layer_num: hidden layers in the policy's head before its output.
         **options: see `VAC`.
     """
 
     modes = ("compute_actor", "compute_critic", "compute_actor_critic", "compute_auxiliary")
 
     @with_arguments_of(VAC, without=("share_encoder", "lstm_type", "memory"))
-    def __init__(self, obs_shape: ObsShape, action_shape: ActionShape | HybridShape, **options: Any) -> None:
-        super().__init__(obs_shape, action_shape, share_encoder=False, **options)
+    def __init__(
+        self,
+        obs_shape: ObsShape,
+        action_shape: ActionShape | HybridShape,
+        *,
+        actor_head_layer_num: int = 2,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            obs_shape, action_shape, share_encoder=False, actor_head_layer_num=actor_head_layer_num, **options
+        )
         self.auxiliary_head = MLP([self.size, *self.critic_sizes, 1], output=True, **self.layer_options)
 
     def compute_auxiliary(self, obs: Tensor) -> dict[str, Any]:

@@ -254,6 +254,13 @@ CRITIC_KEYS: dict[str, Any] = dict(
         target_theta=Key(0.005, "share of a network mixed into its target at each update", above=0, high=1),
     ),
 )
+# The heads of DI-engine's offline policies, which are wider than those of its models.
+WIDE_HEADS: dict[str, Any] = dict(
+    model=dict(
+        actor_head_hidden_size=Key(256, "size of the hidden layers of the actor's head"),
+        critic_head_hidden_size=Key(256, "size of the hidden layers of a critic's head"),
+    ),
+)
 MULTI_AGENT = Key(False, "several agents share the networks; each is a sample of its own, see docs/agents.md")
 NOISE_SIGMA = Key(0.1, "standard deviation of the Gaussian noise added to the actor's action", low=0)
 TARGET_KEYS: dict[str, Any] = dict(

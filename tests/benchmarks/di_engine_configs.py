@@ -15,6 +15,7 @@ import tempfile
 import warnings
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from ding_lite.config import compile_config, read_pair
 from ding_lite.envs.keys import ENV_KEYS
@@ -33,23 +34,34 @@ def compile_all(dizoo: Path) -> dict[str, tuple[str, bool]]:
     with tempfile.TemporaryDirectory() as folder:
         for path in sorted(dizoo.rglob("*_config.py")):
             name = path.relative_to(dizoo)
-            copy = Path(folder, name)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_text(re.sub(r"\bding\b(?=[.\s])", "ding_lite", path.read_text()))
+            copy = rename_package(path, Path(folder, name))
             error = find_error(copy)
             has_environment = not error.startswith(NO_ENVIRONMENT)
-            told[str(name)] = (error if has_environment else find_error(copy, with_cartpole=True), has_environment)
+            told[str(name)] = (
+                error if has_environment else find_error(copy, without_environment=True),
+                has_environment,
+            )
     return told
 
 
-def find_error(path: Path, with_cartpole: bool = False) -> str:
+def rename_package(path: Path, copy: Path) -> Path:
+    """Write a copy of a config file that imports `ding_lite` instead of `ding`, and return its path."""
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    copy.write_text(re.sub(r"\bding\b(?=[.\s])", "ding_lite", path.read_text()))
+    return copy
+
+
+def with_cartpole(main: dict[str, Any], create: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a config with CartPole in the place of its environment."""
+    known = {key: value for key, value in main["env"].items() if key in ENV_KEYS and key not in OWN_KEYS}
+    return {**main, "env": known}, {**create, "env": dict(env_id="CartPole-v1")}
+
+
+def find_error(path: Path, without_environment: bool = False) -> str:
     """Return what is wrong with a config file; empty if it compiles."""
     try:
         main, create = read_pair(path)
-        if with_cartpole:
-            known = {key: value for key, value in main["env"].items() if key in ENV_KEYS and key not in OWN_KEYS}
-            main, create = {**main, "env": known}, {**create, "env": dict(env_id="CartPole-v1")}
-        compile_config((main, create))
+        compile_config(with_cartpole(main, create) if without_environment else (main, create))
     except UserError as error:
         return str(error)
     return ""

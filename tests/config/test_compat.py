@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.metadata
+import itertools
 import sys
 from pathlib import Path
 from typing import Any
@@ -40,11 +41,12 @@ def test_a_retired_id_on_the_command_line_has_its_successor_too() -> None:
     assert cfg.env.env_id == "LunarLander-v3"
 
 
-TWO, IQL = [64, 64], [512, 512, 512]
-# Sizes of hidden layers in DI-engine 0.5.3, from its models `continuous_qac` and `qac_dist` and its class of IQL.
+TWO, WIDE, IQL = [64, 64], [256, 256], [512, 512, 512]
+# Sizes of hidden layers in DI-engine 0.5.3, from its models and the classes of its offline policies.
 HIDDEN: dict[str, dict[str, list[int]]] = {
-    **{kind: {"actor": TWO, "critic": TWO} for kind in ("sac", "td3", "ddpg", "d4pg", "cql", "td3_bc")},
-    "edac": {"actor": [256, 256], "critic": [256, 256]},
+    **{kind: {"actor": TWO, "critic": TWO} for kind in ("sac", "td3", "ddpg", "d4pg")},
+    **{kind: {"actor": WIDE, "critic": WIDE} for kind in ("cql", "td3_bc")},
+    "edac": {"actor": WIDE, "critic": [256]},
     "iql": {"actor": [512, *IQL], "critic": IQL, "value": IQL},
 }
 
@@ -60,6 +62,34 @@ def test_a_config_without_sizes_trains_the_networks_of_di_engine(kind: str, hidd
             layers = [module for module in head.modules() if isinstance(module, nn.Linear)]
             assert [layer.out_features for layer in layers[:-1]] == sizes
             assert layers[0].in_features == 3 + 2 * (name == "critic")
+
+
+def dense(*sizes: int) -> int:
+    """Return the number of parameters of dense layers."""
+    return sum((before + 1) * after for before, after in itertools.pairwise(sizes))
+
+
+@pytest.mark.parametrize(
+    ("kind", "shapes", "number"),
+    [
+        # its MAPPO has 425,990 parameters for simple_spread: 18 features of an agent, 48 of the state, 5 actions
+        ("mappo", dict(agent_num=3, obs_shape=18, global_obs_shape=48, action_shape=5, agent_id=False),
+         dense(18, 256, 256, 256, 5) + dense(48, 512, 512, 1)),
+        # two encoders, the policy's head, the heads of two values
+        ("ppg", dict(obs_shape=4, action_shape=2),
+         2 * dense(4, 128, 128, 64) + dense(64, 64, 64, 2) + 2 * dense(64, 64, 1)),
+        # encoders of three agents' policies and of the one critic
+        ("happo", dict(agent_num=3, obs_shape=18, global_obs_shape=48, action_shape=5),
+         3 * dense(18, 128, 128, 64, 64, 64, 5) + dense(48, 128, 128, 64, 64, 1)),
+        # COMA's critic sees the agent, its number, the state and everybody's actions
+        ("coma", dict(agent_num=3, obs_shape=18, global_obs_shape=48, action_shape=5, lstm_type=None, agent_id=False),
+         dense(18, 128, 128, 64, 64, 5) + dense(18 + 3 + 48 + 15, 64, 64, 5)),
+    ],
+)  # fmt: skip
+def test_other_networks_without_sizes_have_di_engines_layers(kind: str, shapes: dict[str, Any], number: int) -> None:
+    main = dict(env=dict(env_id="Any-v0"), policy=dict(model=shapes))
+    policy: Any = POLICY_REGISTRY.find(kind)(compile_config((main, dict(policy=dict(type=kind)))).policy)
+    assert sum(parameter.numel() for parameter in policy.model.parameters()) == number
 
 
 def test_an_offline_config_of_di_engine_compiles_as_it_is() -> None:
@@ -167,12 +197,29 @@ def test_di_engines_decision_transformer_has_other_keys() -> None:
     main = dict(env=dict(env_id="CartPole-v1"), dataset=dataset, policy=policy)
     cfg = compile_config((main, dict(policy=dict(type="dt"))))
     learn, found = cfg.policy.learn, (cfg.policy.context_len, cfg.policy.rtg_scale, cfg.policy.rtg_target)
-    assert found == (20, 200, 200)
+    assert found == (10, 200, 200)  # its policy reads model.context_len
     assert (learn.batch_size, learn.weight_decay, learn.grad_clip_value) == (32, 1e-3, 0.5)
     assert dict(learn.learning_rate) == dict(type="linear", start=1e-6, end=1e-4, over=100, by="iteration")
     assert (cfg.policy.collect.data_path, cfg.policy.collect.data_type) == ("cartpole.hdf5", "")
     assert cfg.env.norm_obs.use_norm is True
     assert "The keys of DI-engine's 'dt' have other names here, see docs/from_di_engine.md." in cfg.notes
+
+
+def test_what_di_engines_classes_set_counts_where_a_config_says_nothing() -> None:
+    image = dict(obs_shape=[4, 84, 84], action_shape=6)
+    main = dict(env=dict(env_id="Any-v0"), policy=dict(model=image))
+    transformer = compile_config((main, dict(policy=dict(type="r2d2_gtrxl")))).policy
+    assert transformer.model.memory == dict(type="gtrxl", memory_len=84, layer_num=3)
+    assert (transformer.model.encoder_hidden_size_list, transformer.learn.value_rescale) == ([128, 128, 16], False)
+    main = dict(env=dict(env_id="Any-v0"), policy=dict(model=dict(state_dim=[4, 84, 84], act_dim=6, h_dim=96)))
+    assert compile_config((main, dict(policy=dict(type="dt")))).policy.model.encoder_hidden_size_list == [
+        32,
+        64,
+        64,
+        96,
+    ]
+    for kind, cuda in dict(qmix=True, wqmix=True, madqn=True, coma=False, mappo=False).items():
+        assert compile_config((dict(env=dict(env_id="Any-v0")), dict(policy=dict(type=kind)))).policy.cuda is cuda
 
 
 def test_a_learning_rate_that_decays_as_in_di_engine_is_pointed_to_schedules() -> None:
@@ -359,7 +406,7 @@ def test_the_transformer_of_di_engine_is_the_memory_of_r2d2() -> None:
     cfg = compile_config((main, dict(policy=dict(type="r2d2_gtrxl"))))
     memory = dict(type="gtrxl", memory_len=13, layer_num=3, head_num=4, gate_bias=1)
     assert (cfg.policy.type, cfg.policy.model.memory) == ("r2d2", memory)
-    assert cfg.policy.model.encoder_hidden_size_list == [128, 128, 64]
+    assert (cfg.policy.model.encoder_hidden_size_list, cfg.policy.learn.value_rescale) == ([64], False)
     assert cfg.notes[0].startswith("The keys of DI-engine's 'r2d2_gtrxl' have other names here")
     assert "policy.type 'r2d2_gtrxl' is 'r2d2' with model.memory=" in cfg.notes[1]
     assert create_core(64, None, cfg.policy.model.memory).hidden_size == 64

@@ -35,7 +35,7 @@ import torch
 from easydict import EasyDict
 from torch import Tensor
 
-from ding_lite.policy.common_keys import DATASET_KEYS, NOT_OF_DATASETS
+from ding_lite.policy.common_keys import DATASET_KEYS, NOT_OF_DATASETS, WIDE_HEADS
 from ding_lite.policy.continuous.sac import SACPolicy
 from ding_lite.rl_utils.common import sum_of_means
 from ding_lite.rl_utils.q_continuous import conservative_gap, squashed_sample
@@ -53,6 +53,7 @@ class CQLPolicy(SACPolicy):
 
     config: ClassVar[dict[str, Any]] = merge_keys(
         DATASET_KEYS,
+        WIDE_HEADS,
         dict(
             type="cql",
             learn=dict(

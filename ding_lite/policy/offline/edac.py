@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ding_lite.policy.common_keys import DATASET_KEYS, NOT_OF_DATASETS
+from ding_lite.policy.common_keys import DATASET_KEYS, NOT_OF_DATASETS, WIDE_HEADS
 from ding_lite.policy.continuous.sac import SACPolicy
 from ding_lite.rl_utils.common import sum_of_means
 from ding_lite.rl_utils.q_continuous import squashed_sample
@@ -38,13 +38,10 @@ class EDACPolicy(SACPolicy):
 
     config: ClassVar[dict[str, Any]] = merge_keys(
         DATASET_KEYS,
+        WIDE_HEADS,
         dict(
             type="edac",
-            model=dict(
-                ensemble_num=Key(10, "C: critics", low=2),
-                actor_head_hidden_size=Key(256, "size of the hidden layers of the actor's head"),
-                critic_head_hidden_size=Key(256, "size of the hidden layers of a critic's head"),
-            ),
+            model=dict(ensemble_num=Key(10, "C: critics", low=2)),
             learn=dict(
                 alpha=1.0,
                 eta=Key(0.1, "weight of the similarity of the critics' gradients; 0: SAC-N", low=0),
@@ -53,7 +50,7 @@ class EDACPolicy(SACPolicy):
         ),
     )
     config_without = (*NOT_OF_DATASETS, "model.twin_critic")
-    model_type = "qac_ensemble"
+    model_type = "edac"
     learns_from = "dataset"
     logged_figures = (*SACPolicy.logged_figures, "q_spread", "similarity")
 

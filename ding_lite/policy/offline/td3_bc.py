@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from ding_lite.policy.common_keys import DATASET_KEYS, NOT_OF_DATASETS
+from ding_lite.policy.common_keys import DATASET_KEYS, NOT_OF_DATASETS, WIDE_HEADS
 from ding_lite.policy.continuous.ddpg import DDPGPolicy
 from ding_lite.policy.continuous.td3 import TD3_KEYS
 from ding_lite.rl_utils.q_continuous import td3_bc_actor_error
@@ -34,6 +34,7 @@ class TD3BCPolicy(DDPGPolicy):
     config: ClassVar[dict[str, Any]] = merge_keys(
         TD3_KEYS,
         DATASET_KEYS,
+        WIDE_HEADS,
         dict(
             type="td3_bc",
             learn=dict(

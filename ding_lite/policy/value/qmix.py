@@ -43,6 +43,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 QMIX_KEYS: dict[str, Any] = merge_keys(
     SEQUENCE_KEYS,
     dict(
+        cuda=True,
         nstep=1,
         unroll_len=10,
         burnin_step=0,

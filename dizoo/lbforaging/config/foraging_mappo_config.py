@@ -19,6 +19,9 @@ foraging_mappo_config = EasyDict(
         num_threads=1,
         model=dict(
             encoder_hidden_size_list=[128, 128],
+            actor_head_hidden_size=64,
+            actor_head_layer_num=1,
+            critic_head_hidden_size=64,
         ),
         discount_factor=0.95,
         learn=dict(

@@ -17,6 +17,7 @@ foraging_qmix_config = EasyDict(
         norm_obs=dict(use_norm=True),
     ),
     policy=dict(
+        cuda=False,
         num_threads=1,
         model=dict(
             encoder_hidden_size_list=[128, 128],

@@ -16,6 +16,7 @@ penalty_coma_config = EasyDict(
         num_threads=1,
         model=dict(
             encoder_hidden_size_list=[64],
+            critic_hidden_size_list=[64],
             lstm_type=None,
         ),
         discount_factor=0.9,

@@ -16,6 +16,7 @@ penalty_happo_config = EasyDict(
         num_threads=1,
         model=dict(
             encoder_hidden_size_list=[64],
+            actor_head_layer_num=1,
             activation="tanh",
         ),
         learn=dict(

@@ -16,6 +16,9 @@ penalty_mappo_config = EasyDict(
         num_threads=1,
         model=dict(
             encoder_hidden_size_list=[64],
+            actor_head_hidden_size=64,
+            actor_head_layer_num=1,
+            critic_head_hidden_size=64,
             activation="tanh",
         ),
         learn=dict(

@@ -13,6 +13,7 @@ penalty_qmix_config = EasyDict(
         stop_value=50,
     ),
     policy=dict(
+        cuda=False,
         num_threads=1,
         model=dict(
             encoder_hidden_size_list=[64],

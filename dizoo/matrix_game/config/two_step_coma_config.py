@@ -15,6 +15,7 @@ two_step_coma_config = EasyDict(
         num_threads=1,
         model=dict(
             encoder_hidden_size_list=[64],
+            critic_hidden_size_list=[64],
             lstm_type=None,
         ),
         learn=dict(

@@ -12,6 +12,7 @@ two_step_qmix_config = EasyDict(
         stop_value=8,
     ),
     policy=dict(
+        cuda=False,
         num_threads=1,
         model=dict(
             encoder_hidden_size_list=[64],

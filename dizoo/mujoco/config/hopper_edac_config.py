@@ -13,7 +13,7 @@ hopper_edac_config = EasyDict(
         model=dict(
             ensemble_num=50,
             actor_head_layer_num=3,
-            critic_head_layer_num=3,
+            critic_head_layer_num=4,
         ),
         learn=dict(
             train_epoch=250,

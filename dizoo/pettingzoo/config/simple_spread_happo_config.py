@@ -15,6 +15,7 @@ simple_spread_happo_config = EasyDict(
         num_threads=1,
         model=dict(
             encoder_hidden_size_list=[64, 64],
+            actor_head_layer_num=1,
         ),
         discount_factor=0.9,
         learn=dict(

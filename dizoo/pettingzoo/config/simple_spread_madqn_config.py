@@ -12,6 +12,7 @@ simple_spread_madqn_config = EasyDict(
         n_evaluator_episode=64,
     ),
     policy=dict(
+        cuda=False,
         num_threads=1,
         model=dict(
             encoder_hidden_size_list=[64, 64],

@@ -19,6 +19,7 @@ cartpole_ppg_config = EasyDict(
         model=dict(
             encoder_hidden_size_list=[64, 64, 128],
             actor_head_hidden_size=128,
+            actor_head_layer_num=1,
             critic_head_hidden_size=128,
         ),
         learn=dict(

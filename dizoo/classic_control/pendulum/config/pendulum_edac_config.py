@@ -22,6 +22,7 @@ pendulum_edac_config = EasyDict(
             ensemble_num=5,
             actor_head_hidden_size=128,
             critic_head_hidden_size=128,
+            critic_head_layer_num=2,
         ),
         learn=dict(
             init_w=None,
