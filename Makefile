@@ -57,7 +57,7 @@ docs: install  ## generate the config reference and the reading-cost count
 	$(BIN)/python docs/reading_cost.py --write
 
 # -W: a warning, such as a link inside the site that leads nowhere, is an error
-SPHINX = $(BIN)/python -m sphinx -q -W --keep-going docs docs/_build
+SPHINX = $(BIN)/python -m sphinx -q -W --keep-going -j 2 docs docs/_build
 site: install  ## the site, from the pages of docs and the docstrings, into docs/_build/index.html
 	$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	$(SPHINX)

@@ -38,7 +38,6 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 autodoc_class_signature = "mixed"
-autodoc_preserve_defaults = True
 autodoc_default_options = {"members": True}
 napoleon_use_ivar = True  # autodoc lists a class's attributes already
 napoleon_use_rtype = False
@@ -63,6 +62,7 @@ PAGES = {ROOT / name: HERE / f"{page}.md" for page, name in OF_ROOT.items()} | {
 LINK = re.compile(r"(?<!!)\[((?:[^][]|\[[^][]*\])*)\]\(([^)\s]+)\)")
 SECTION = re.compile(r"(Args|Attributes|Returns|Raises|Yields):")
 BAR = re.compile(r"\|(?=(?:[^`]*`[^`]*`)*[^`]*$)")  # outside of `code`
+OBJECT = re.compile(r"<(?:function|class) '?(?:[\w<>]+\.)*<?(\w+)>?(?: at 0x\w+)?'?>")  # of `repr`
 FENCED = re.compile(r"^(```.*?^```$)", re.M | re.S)
 
 
@@ -131,6 +131,13 @@ def read_docstring(_app: Any, _what: str, _name: str, _object: Any, _options: An
     lines[:] = out
 
 
+def read_signature(
+    _app: Any, _what: str, _name: str, _object: Any, _options: Any, args: str | None, returns: str | None
+) -> tuple[str | None, str | None]:
+    """Show functions and classes that are default values by their names."""
+    return args and OBJECT.sub(r"\1", args), returns
+
+
 def skip_member(_app: Any, _what: str, _name: str, member: Any, _skip: bool, _options: Any) -> bool | None:
     """Leave out the fields of named tuples, whose docstrings say only their places."""
     return True if (getattr(member, "__doc__", None) or "").startswith("Alias for field number") else None
@@ -149,4 +156,5 @@ def setup(app: Any) -> None:
     app.add_html_math_renderer("mathml", (show_equation, None), (show_equation, None))
     app.connect("source-read", read_source)
     app.connect("autodoc-process-docstring", read_docstring, priority=400)  # before napoleon
+    app.connect("autodoc-process-signature", read_signature)
     app.connect("autodoc-skip-member", skip_member)

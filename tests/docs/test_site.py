@@ -1,7 +1,8 @@
-"""docs/conf.py: pages become those of the site. The site itself is built by `make site`."""
+"""docs/conf.py: pages become those of the site. The site itself is built by `make site`, also in CI."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import sys
@@ -66,6 +67,19 @@ def test_an_indented_block_of_a_docstring_is_an_equation_and_arguments_are_not(c
     conf.read_docstring(None, "function", "f", None, None, lines)
     expected = [r"Sum \|x\| and `|y|`.", "", "::", "", "    y = |x|", "", *lines[-4:]]
     assert lines == expected
+
+
+def test_defaults_that_are_functions_or_classes_are_shown_by_their_names(conf: ModuleType) -> None:
+    default = inspect.signature(lambda a=inspect.signature, b=ModuleType, c=lambda: 0, d="x": 0)
+    args, returns = conf.read_signature(None, "function", "f", None, None, str(default), "int")
+    assert (args, returns) == ("(a=signature, b=module, c=lambda, d='x')", "int")
+    assert conf.read_signature(None, "class", "C", None, None, None, None) == (None, None)
+
+
+def test_ci_builds_the_site_after_it_has_installed_the_extra_as_a_user_does() -> None:
+    build = (ROOT / "Makefile").read_text().partition("\nsite:")[2].partition("\n\n")[0]
+    assert "pip install --quiet --editable '.[docs]'" in build
+    assert re.search(r"^make site ", (ROOT / ".ci/run").read_text(), re.M)
 
 
 def test_the_pages_of_the_api_name_every_public_package() -> None:
