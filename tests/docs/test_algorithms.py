@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ding_lite.config.schema import PIPELINE_OF
+from ding_lite.policy import Policy
 from ding_lite.utils.registry import POLICY_REGISTRY
 from tests.distributed.parity import compile_problem, create_policy, kinds_of
 
@@ -44,6 +45,43 @@ def test_a_page_explains_every_logged_figure(name: str) -> None:
 
 def figures_section(page: Path) -> str:
     return page.read_text().partition("## Logged figures")[2].partition("\n## ")[0]
+
+
+def remembers(name: str) -> bool:
+    """Return whether a policy may remember what it has seen of an episode, because its model or its inputs do."""
+    cls = OWN[name]
+    return cls.remembers or getattr(cls, "recurrent", False) or cls.see_reward is not Policy.see_reward
+
+
+def recurrent_line(page: Path) -> str:
+    return " ".join(page.read_text().split()).partition("Recurrent: ")[2].partition(". ")[0].rstrip(".")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_says_whether_its_policy_is_recurrent(name: str) -> None:
+    variant = f"recurrent_{name}"
+    expected = "yes" if remembers(name) else "as" if variant in NAMES else "no"
+    line = recurrent_line(FOLDER / f"{name}.md")
+    assert re.match(r"\w+", line)[0] == expected  # type: ignore[index]
+    assert (f"({variant}.md)" in line) == (expected == "as")
+
+
+def test_recurrent_policies_are_named_as_such_by_the_index_and_the_page_of_agents() -> None:
+    rows = re.findall(
+        r"^\| \[[^]]+\]\((\w+)\.md\) \| `(\w+)` \|.*?\|.*?\| (\w*) ?\|", (FOLDER / "README.md").read_text(), re.M
+    )
+    recurrent = {name for name in NAMES if remembers(name)}
+    assert {kind for _, kind, cell in rows if cell == "yes"} == recurrent
+    assert [
+        page for page, _, cell in rows if cell == "yes" and not recurrent_line(FOLDER / f"{page}.md").startswith("yes")
+    ] == []
+    section = (FOLDER.parent / "agent.md").read_text().partition("## Recurrent policies")[2].partition("\n## ")[0]
+    assert recurrent == set(re.findall(r"`(\w+)`", section)) & set(NAMES)
+
+
+def test_the_readme_lists_every_page() -> None:
+    listed = set(re.findall(r"docs/algorithms/(\w+)\.md", (FOLDER.parents[1] / "README.md").read_text()))
+    assert listed == {page.stem for page in FOLDER.glob("*.md")}
 
 
 def test_the_index_has_a_row_for_every_page() -> None:
