@@ -14,6 +14,7 @@ from inspect import cleandoc, getdoc
 from pathlib import Path
 from typing import NoReturn
 
+from ding_lite.utils.disk import describe_os_error
 from ding_lite.utils.printable import printable_lines
 from ding_lite.utils.registry import ConfigError, UserError, closest
 
@@ -254,4 +255,4 @@ def write_file(path: Path, content: str | bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     except OSError as error:
-        raise UserError(f"Cannot write '{path}': {error.strerror}.") from None
+        raise UserError(f"Cannot write '{path}': {describe_os_error(error)}.") from None

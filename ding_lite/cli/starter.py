@@ -21,6 +21,7 @@ from ding_lite.entry.setup import RunSetup, prepare_run
 from ding_lite.envs import check_env
 from ding_lite.envs.keys import ENV_KEYS
 from ding_lite.policy.common_keys import MULTI_AGENT
+from ding_lite.utils.disk import describe_os_error
 from ding_lite.utils.key import Key, declared_keys, default_values, set_key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
@@ -180,7 +181,7 @@ def write_starter(env_id: str, algorithm: str | None = None, output: str | None 
     except FileExistsError:
         raise ConfigError(f"'{path}' exists: remove it, or give another name with -o.") from None
     except OSError as error:
-        raise ConfigError(f"Cannot write '{path}': {error.strerror}. Give another name with -o.") from None
+        raise ConfigError(f"Cannot write '{path}': {describe_os_error(error)}. Give another name with -o.") from None
     return path
 
 

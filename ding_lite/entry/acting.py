@@ -25,6 +25,7 @@ from ding_lite.envs.actions import ActionUnits, bounds_of, scale
 from ding_lite.envs.spaces import observation_side
 from ding_lite.policy import Policy
 from ding_lite.torch_utils.normalizer import GLOBAL, MASK, STATE
+from ding_lite.utils.disk import describe_os_error
 from ding_lite.utils.key import show
 from ding_lite.utils.registry import ConfigError, UserError, load_extra
 from ding_lite.utils.tree import dotted_items, tree_leaves, tree_map
@@ -232,7 +233,7 @@ def export_policy(policy: Policy, observation_space: gymnasium.Space[Any], units
     except AgentError:
         raise
     except OSError as error:
-        raise AgentError(f"Cannot write '{path}': {error.strerror}.") from error
+        raise AgentError(f"Cannot write '{path}': {describe_os_error(error)}.") from error
     except Exception as error:  # torch's exporters raise anything
         cause = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         raise AgentError(f"The policy cannot be exported as '{ending}': {cause}") from error

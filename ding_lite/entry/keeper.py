@@ -28,6 +28,7 @@ from ding_lite.utils.checkpoint.run_directory import (
     release_exp_dir,
 )
 from ding_lite.utils.checkpoint.store import CheckpointStore, Loaded, load_file
+from ding_lite.utils.disk import explaining
 from ding_lite.utils.ranks.collectives import all_gather_object, get_rank, get_world_size, on_rank_0
 from ding_lite.utils.ranks.heartbeat import heartbeat
 from ding_lite.utils.ranks.interrupt import InterruptGuard
@@ -65,7 +66,8 @@ class RunKeeper(AbstractContextManager[Any]):
             self._exp_dir, self._goes_on = open_exp_dir(setup.cfg.exp_name, resume)
             stack.callback(release_exp_dir, self._exp_dir)
             self._root = os.path.abspath(self._exp_dir)  # a callback may change the current directory
-            self.reporter = stack.enter_context(RunReporter(setup.whole, self._exp_dir, axis))
+            with explaining(f"Cannot write into '{self._exp_dir}'", "make room, or change exp_name"):
+                self.reporter = stack.enter_context(RunReporter(setup.whole, self._exp_dir, axis))
             self._store = CheckpointStore(self._path("ckpt"), self._hook.keep_ckpt)
             if changed := changed_machines(self._exp_dir):
                 self.reporter.info(changed)
@@ -92,7 +94,8 @@ class RunKeeper(AbstractContextManager[Any]):
         """Write the config of a new run; for a resumed one, remember what it changes."""
         path = self._path("total_config.py")
         if begins:
-            save_config(setup.whole, path, setup.pipeline, **setup.limits)
+            with explaining(f"Cannot write into '{self._exp_dir}'", "make room, or change exp_name"):
+                save_config(setup.whole, path, setup.pipeline, **setup.limits)
             return
         with suppress(ConfigError):  # the file may be gone or edited
             self._changes = changed_values(path, setup.whole, setup.limits)

@@ -33,6 +33,7 @@ from ding_lite.config import find_policy, read_pair
 from ding_lite.config.schema import PIPELINE_OF
 from ding_lite.entry.pipelines import load_pipeline
 from ding_lite.utils.checkpoint.run_directory import last_exp_dir, read_result
+from ding_lite.utils.disk import check_temporary_directory
 from ding_lite.utils.key import show
 from ding_lite.utils.ranks.collectives import get_rank, get_world_size
 from ding_lite.utils.ranks.context import DDPContext
@@ -96,6 +97,7 @@ def launch(
         UserError: a mistake of the user, found here or on a rank; the ranks are not restarted.
     """
     _check_caller(nproc_per_node, max_restarts)
+    check_temporary_directory()
     if callable(fn_or_config):
         call = _pack(fn_or_config, tuple(args), dict(kwargs or {}))
     elif args:
@@ -240,6 +242,7 @@ def run_ranks(command: Sequence[str], nproc: int, max_restarts: int) -> int:
     Returns:
         The exit status: 0; 128 + N if signal N interrupted the run; 2 after a mistake of the user, 1 after a failure.
     """
+    check_temporary_directory()
     try:
         with tempfile.TemporaryDirectory(prefix="ding_lite_") as folder, restoring_signals(FORWARDED):
             supervise(command, nproc, max_restarts, folder)

@@ -28,6 +28,7 @@ from ding_lite.config.compat import SCHEDULERS
 from ding_lite.entry.pipelines import refuse_options
 from ding_lite.envs import check_env, create_vector_env, derive_seeds
 from ding_lite.policy import Policy
+from ding_lite.utils.disk import check_temporary_directory
 from ding_lite.utils.key import get_key
 from ding_lite.utils.ranks.collectives import alone, get_rank, get_world_size
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest
@@ -97,6 +98,7 @@ class RolloutDataset(IterableDataset[Any]):
         overrides: Sequence[str] = (),
     ) -> None:
         super().__init__()
+        check_temporary_directory()
         self.cfg = cfg = compile_config(input_cfg, seed, model is not None, overrides)
         self.unit = unit
         if "reward_model" in cfg:

@@ -42,6 +42,7 @@ from ding_lite.reward_model import RewardModel
 from ding_lite.torch_utils.cuda_graph import CudaGraphs
 from ding_lite.torch_utils.networks import is_small
 from ding_lite.torch_utils.normalizer import Normalizer
+from ding_lite.utils.disk import check_temporary_directory
 from ding_lite.utils.passwords import fill_in
 from ding_lite.utils.ranks.collectives import all_gather_object, get_local_world_size, get_rank, get_world_size
 from ding_lite.utils.ranks.launch_environment import LOCAL_RANK, usable_cores
@@ -238,6 +239,7 @@ def prepare_run(
     another one. With `all_ranks`, the call is collective. With a checkpoint's `spec_state`, no environment is built.
     """
     _refuse_arguments()
+    check_temporary_directory()
     limits = dict(limits or {})
     builders, counts = _read_env_setting(env_setting)
     cfg = compile_config(input_cfg, seed, model is not None, [*overrides, *counts])

@@ -22,6 +22,7 @@ from gymnasium.wrappers import HumanRendering
 from ding_lite.envs.builders import Builder, build_single, find_builder
 from ding_lite.envs.returned import EnvError
 from ding_lite.envs.wrappers import ENGINES, TRUE_REWARD
+from ding_lite.utils.disk import describe_os_error
 from ding_lite.utils.key import ConfigDict
 from ding_lite.utils.registry import ConfigError, UserError, load_extra, place_of
 
@@ -160,7 +161,7 @@ class EpisodeRecorder(gymnasium.Wrapper):
             os.makedirs(folder, exist_ok=True)
             names = os.listdir(folder)
         except OSError as error:
-            raise ConfigError(f"Cannot write videos into '{folder}': {error.strerror}.") from error
+            raise ConfigError(f"Cannot write videos into '{folder}': {describe_os_error(error)}.") from error
         self.paths: list[str] = []
         self._folder, self._ending, self._tolerant, self._complained = folder, ending, tolerant, False
         self._frames: list[np.ndarray] = []  # frames of the running episode; empty if it is not recorded

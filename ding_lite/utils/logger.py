@@ -26,6 +26,7 @@ from tensorboardX.proto.summary_pb2 import Summary
 from tqdm import tqdm
 
 from ding_lite.utils.checkpoint.file import atomic_file
+from ding_lite.utils.disk import describe_os_error
 from ding_lite.utils.printable import printable_lines
 from ding_lite.utils.ranks.heartbeat import writing
 
@@ -186,7 +187,8 @@ class ExperimentLogger(AbstractContextManager[Any]):
         except OSError as error:
             if not self._complained:
                 self._complained = True
-                console(f"WARNING cannot write to '{self._exp_dir}': {error.strerror}; training continues unrecorded.")
+                reason = describe_os_error(error)
+                console(f"WARNING cannot write to '{self._exp_dir}': {reason}; training continues unrecorded.")
 
 
 def _stdout_is_another_file() -> bool:

@@ -23,6 +23,7 @@ from types import FrameType
 from typing import Any
 
 from ding_lite.utils.directory_lock import is_active
+from ding_lite.utils.disk import check_temporary_directory
 from ding_lite.utils.ranks.interrupt import SIGNALS, restoring_signals
 from ding_lite.utils.ranks.launch_environment import loopback, set_variables, usable_cores
 from ding_lite.utils.registry import UserError, load_extra
@@ -47,6 +48,7 @@ class RunProcess:
         if side_by_side > 1:  # otherwise each would use all cores
             cores = usable_cores() // side_by_side
             environment.setdefault("OMP_NUM_THREADS", str(max(cores, 1)))
+        check_temporary_directory()
         self._output = tempfile.TemporaryFile("w+")  # noqa: SIM115 closed by close()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "ding_lite", *words],

@@ -288,7 +288,7 @@ def test_without_the_replay_buffer_a_run_goes_on_and_fills_it_again(capsys: pyte
 
 
 @pytest.mark.parametrize("damage", ["part", "newest", "all"])
-def test_a_damaged_part_asks_a_damaged_checkpoint_is_skipped_and_none_left_is_an_error(
+def test_a_damaged_part_asks_a_damaged_checkpoint_is_skipped_unless_none_is_left(
     damage: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train("dqn", "run", steps=STEPS // 2)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch.serialization import get_unsafe_globals_in_checkpoint
 
+from ding_lite.utils.disk import describe_os_error
 from ding_lite.utils.ranks.heartbeat import writing
 from ding_lite.utils.registry import UserError
 
@@ -176,8 +177,8 @@ def _reason(error: BaseException) -> str:
         return "it is not a ding_lite checkpoint, or its end is missing"
     if isinstance(error, pickle.UnpicklingError):
         return "it holds objects that could run code when read; do not trust it unless you know where it comes from"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
+    if isinstance(error, OSError):
+        return describe_os_error(error)
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
 
 

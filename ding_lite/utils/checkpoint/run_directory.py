@@ -15,6 +15,7 @@ from typing import Any
 
 from ding_lite.utils.checkpoint.file import atomic_file
 from ding_lite.utils.directory_lock import holders, lock_directory, read_json, unlock_directory
+from ding_lite.utils.disk import describe_os_error
 from ding_lite.utils.ranks.collectives import all_gather_object, on_rank_0
 from ding_lite.utils.ranks.meeting import name_ranks
 from ding_lite.utils.registry import ConfigError, UserError
@@ -76,7 +77,7 @@ def claim_exp_dir(path: str) -> None:
         try:
             _write_job(path, _records.pop(path))
         except OSError as error:
-            raise ConfigError(f"Cannot resume '{path}': {error.strerror}.") from error
+            raise ConfigError(f"Cannot resume '{path}': {describe_os_error(error)}.") from error
 
 
 def check_exp_dir(path: str) -> None:
@@ -171,7 +172,7 @@ def _open(exp_name: str, resume: bool, record: dict[str, Any], known: list[str])
     except OSError as error:
         verb = "write into" if resume else "make"
         in_the_way = isinstance(error, FileExistsError | NotADirectoryError)
-        reason = f"'{error.filename}' is not a directory" if in_the_way else error.strerror
+        reason = f"'{error.filename}' is not a directory" if in_the_way else describe_os_error(error)
         raise ConfigError(f"Cannot {verb} the experiment directory '{exp_name}': {reason}; change exp_name.") from error
     return path, resume or before is not None
 

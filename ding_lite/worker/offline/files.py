@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ding_lite.utils.checkpoint.file import atomic_file
+from ding_lite.utils.disk import describe_os_error
 from ding_lite.utils.registry import ConfigError, closest, load_extra
 from ding_lite.utils.tree import dotted_items, tree_leaves, tree_map
 
@@ -217,7 +218,7 @@ def write_columns(path: str, columns: dict[str, Any], attributes: dict[str, Any]
                         compression = "lzf" if array.ndim > 2 else None  # images
                         store.create_dataset(name, data=array, compression=compression)
     except OSError as error:
-        raise DatasetError(f"Cannot write data set '{path}': {error.strerror or error}.") from error
+        raise DatasetError(f"Cannot write data set '{path}': {describe_os_error(error)}.") from error
 
 
 def _write_npy(path: Path, columns: dict[str, Any], attributes: dict[str, Any]) -> None:
