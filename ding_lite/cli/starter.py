@@ -16,10 +16,10 @@ from gymnasium.spaces import Box
 
 from ding_lite.config import compile_config
 from ding_lite.config.schema import PIPELINE_OF, model_options
-from ding_lite.config.shapes import count_agents
 from ding_lite.entry.setup import RunSetup, prepare_run
 from ding_lite.envs import check_env
 from ding_lite.envs.keys import ENV_KEYS
+from ding_lite.envs.spaces import count_agents
 from ding_lite.policy.common_keys import MULTI_AGENT
 from ding_lite.utils.disk import describe_os_error
 from ding_lite.utils.key import Key, declared_keys, default_values, set_key
@@ -213,7 +213,7 @@ def _add_agents(main: dict[str, Any], create: dict[str, Any]) -> None:
     """Add the keys that a policy needs in an environment of several agents to a pair, if it is one."""
     cfg = compile_config((default_values(main), create))
     spec, policy_cls = check_env(cfg.env), POLICY_REGISTRY.find(cfg.policy.type)
-    if count_agents(spec) == 0:
+    if count_agents(spec.observation_space, spec.action_space) == 0:
         return
     if "multi_agent" in cfg.policy:
         main["policy"]["multi_agent"] = replace(MULTI_AGENT, default=True)

@@ -19,7 +19,7 @@ from ding_lite.config import schema as sc
 from ding_lite.config.checks import check_memory, has_floats
 from ding_lite.config.compat import given_action_spaces
 from ding_lite.envs.masks import CHOICES, find_mask_space
-from ding_lite.envs.spaces import EnvSpec
+from ding_lite.envs.spaces import EnvSpec, count_agents
 from ding_lite.utils.key import describe, get_key, matches, set_key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
@@ -105,19 +105,10 @@ def _obeys_mask(obs_shape: Any, options: sc.Schema, space: gymnasium.Space[Any])
     return True
 
 
-def count_agents(env_spec: EnvSpec) -> int:
-    """Return the number of agents of an environment with several, see docs/agents.md; 0 of one without."""
-    obs, actions = env_spec.observation_space, env_spec.action_space
-    if not isinstance(obs, gymnasium.spaces.Dict) or not isinstance(actions, gymnasium.spaces.MultiDiscrete):
-        return 0
-    options = actions.nvec.flatten().tolist()
-    agrees = "agent_state" in obs.spaces and list(obs["agent_state"].shape or ())[:1] == [len(options)]
-    return len(options) if agrees and len(set(options)) == 1 else 0
-
-
 def _check_single(cfg: EasyDict, env_spec: EnvSpec, options: sc.Schema) -> None:
     """Raise `ConfigError` if a built-in model of one agent would see what several agents observe."""
-    number, own = count_agents(env_spec), get_key(cfg, "policy.model.type") or get_key(cfg, sc.ENCODER)
+    own = get_key(cfg, "policy.model.type") or get_key(cfg, sc.ENCODER)
+    number = count_agents(env_spec.observation_space, env_spec.action_space)
     if number == 0 or own or not options or len(env_spec.observation_space["agent_state"].shape) == 1:  # type: ignore[index]
         return
     found = {name: POLICY_REGISTRY.find(name) for name in sorted(POLICY_REGISTRY)}
@@ -130,7 +121,7 @@ def _agent_shapes(policy: EasyDict, env_spec: EnvSpec, knows_agents: bool) -> di
     """Return the shapes of one of several agents; a model that does not know of agents sees a row of `AgentRows`."""
     obs: Any = env_spec.observation_space
     actions: Any = env_spec.action_space
-    if (number := count_agents(env_spec)) == 0:
+    if (number := count_agents(env_spec.observation_space, env_spec.action_space)) == 0:
         always = getattr(POLICY_REGISTRY.find(policy.type), "multi_agent", False)
         remedy = "a policy of one agent" if always else "leave policy.multi_agent out"
         raise ConfigError(

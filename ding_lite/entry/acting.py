@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -18,11 +18,13 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, MultiBinary
 from torch import nn
 
 from ding_lite.envs.actions import ActionUnits, bounds_of, scale
-from ding_lite.envs.spaces import observation_side
+from ding_lite.envs.masks import read_mask
+from ding_lite.envs.returned import EnvError, fit, plain_array
+from ding_lite.envs.spaces import observation_forms, space_leaves
 from ding_lite.policy import Policy
 from ding_lite.torch_utils.normalizer import GLOBAL, MASK, STATE
 from ding_lite.utils.disk import describe_os_error
@@ -60,39 +62,42 @@ class Observations:
         actions: gymnasium.Space[Any] | None = None,
         several: bool = False,
     ) -> None:
-        self._space, self._env_space, self._several = space, env_space, several
-        self._convert: Callable[[Any], Any] | None = None
-        if env_space is not None and env_space != space:
-            side, convert, _ = observation_side(env_space, layout, actions)
-            self._convert = convert if side == space else None
+        self._space, self._several = space, several
+        self._forms = observation_forms(space, env_space, layout, actions)
 
     def read(self, obs: Any) -> tuple[Any, int | None]:
         """Return a batch `[N, ...]` for a policy, and N; for one observation, a batch of one and None.
 
         Raises:
-            AgentError: the observations have other keys, another shape or another kind of numbers.
+            AgentError: the observations have other keys, another shape or another kind of numbers, or values that are
+                not in their space.
         """
-        if self._several and isinstance(obs, Mapping) and GLOBAL not in obs:
-            obs = {**obs, **self._no_state(obs)}
-        forms: list[tuple[Any, Callable[[Any], Any]]] = [(self._space, lambda batch: batch)]
-        if self._convert is not None:
-            labels = list(_labels(obs, self._env_space))
-            forms.insert(0 if labels and all(labels) else 1, (self._env_space, self._convert))
-        for space, convert in forms:
-            if (batch := _batch(obs, space)) is not None:
-                return convert(batch[0]), batch[1]
+        wrong = None
+        for space, convert in self._forms:
+            given = self._with_state(obs, space) if self._several else obs
+            if (batch := _batch(given, space)) is None:
+                continue
+            wrong = next((part for path, part in space_leaves(space) if _is_float_for(part, path, batch[0])), None)
+            if wrong is None:
+                return convert(_fit(batch[0], space, "Observations")), batch[1]
+        if wrong is not None:
+            raise AgentError(
+                f"Expected observations of {wrong.dtype}, as the environment returns them, got another kind of values."
+            )
         raise AgentError(self._describe_mistake(obs))
 
-    def _no_state(self, obs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a `global_state` of zeros for one observation or a batch; nothing if the space has none."""
-        parts: Mapping[str, Any] = self._space.spaces if isinstance(self._space, Dict) else {}
-        if STATE not in obs or not {STATE, GLOBAL} <= parts.keys():
-            return {}
-        rows = _to_array(obs[STATE]).shape[: -len(parts[STATE].shape)]
-        return {GLOBAL: np.zeros((*rows, *parts[GLOBAL].shape), parts[GLOBAL].dtype)}
+    def _with_state(self, obs: Any, space: gymnasium.Space[Any]) -> Any:
+        """Return observations with a `global_state` of zeros, if the space has one and they have none."""
+        parts: Mapping[str, Any] = space.spaces if isinstance(space, Dict) else {}
+        if not isinstance(obs, Mapping) or GLOBAL in obs or STATE not in obs or not {STATE, GLOBAL} <= parts.keys():
+            return obs
+        rows = _to_array(obs[STATE]).shape
+        rows = rows[: len(rows) - len(parts[STATE].shape)]
+        return {**obs, GLOBAL: np.zeros((*rows, *parts[GLOBAL].shape), parts[GLOBAL].dtype)}
 
     def _describe_mistake(self, obs: Any) -> str:
-        forms = [_describe(space) for space in (self._space, self._convert and self._env_space) if space is not None]
+        others = [space for space, _ in self._forms if space is not self._space]
+        forms = [_describe(space) for space in (self._space, *others)]
         if isinstance(obs, Mapping):
             found = [f"'{path}' {_describe_leaf(leaf)}" for path, leaf in dotted_items(obs)]
             got = ", ".join(found[:FEW]) or "an empty dict"
@@ -112,22 +117,12 @@ def _batch(obs: Any, space: Any) -> tuple[Any, int | None] | None:
         return {key: part for key, (part, _) in parts.items()}, next(iter(parts.values()))[1]
     array = _to_array(obs)
     number = _count(array, space.shape)
-    return None if number == 0 else (_cast(array if number else array[None], np.dtype(space.dtype)), number)
-
-
-def _labels(obs: Any, space: Any) -> Iterator[bool]:
-    """Yield whether observations are integers, for each part that has labels: one-hot vectors are no integers."""
-    if isinstance(space, Dict):
-        for key, part in space.items():
-            yield from _labels(obs.get(key) if isinstance(obs, Mapping) else None, part)
-    elif isinstance(space, Discrete | MultiDiscrete):
-        array = _to_array(obs)
-        yield not array.is_floating_point() if isinstance(array, torch.Tensor) else array.dtype.kind in "iu"
+    return None if number == 0 else (array if number else array[None], number)
 
 
 def _to_array(leaf: Any) -> Any:
-    if isinstance(leaf, np.ndarray | torch.Tensor):
-        return leaf
+    if isinstance(leaf, torch.Tensor):
+        return leaf.detach()
     try:
         return np.asarray(leaf)
     except ValueError:  # a list whose parts have different lengths is no array
@@ -142,26 +137,36 @@ def _count(array: Any, shape: tuple[int, ...]) -> int | None:
     return found[0] if found[1:] == shape and len(found) > len(shape) else 0
 
 
-def _cast(array: Any, dtype: np.dtype[Any]) -> Any:
-    """Return an array or a tensor with the type of the space."""
-    if isinstance(array, torch.Tensor):
-        array = array.detach()
-        if array.is_floating_point() and dtype.kind != "f":
-            raise _wrong_kind(dtype)
-        return array.to(torch.from_numpy(np.empty(0, dtype)).dtype)
-    if array.dtype == dtype:
-        return array
-    if not _has_numbers(array) or (array.dtype.kind == "f" and dtype.kind != "f"):
-        raise _wrong_kind(dtype)
-    return array.astype(dtype)
+def _is_float_for(part: gymnasium.Space[Any], path: str, batch: Any) -> bool:
+    """Return whether a part of a batch holds no numbers, or floats where its space holds none; masks may be floats."""
+    leaf = dict(dotted_items(batch))[path] if isinstance(batch, dict) else batch
+    is_float = leaf.is_floating_point() if isinstance(leaf, torch.Tensor) else leaf.dtype.kind == "f"
+    return not _has_numbers(leaf) or (is_float and np.dtype(part.dtype).kind != "f" and path != MASK)
+
+
+def _fit(batch: Any, space: Any, where: str) -> Any:
+    """Return a batch in the types of its space; tensors of floats stay tensors.
+
+    Raises:
+        AgentError: a value is not in the space; `where` begins the message.
+    """
+    if isinstance(space, Dict):
+        return {key: _fit(batch[key], part, f"{where}[{key!r}]") for key, part in space.items()}
+    if isinstance(batch, torch.Tensor):
+        tensor = batch.to(torch.from_numpy(np.empty(0, space.dtype)).dtype)
+        if plain_array(space) and (tensor.isfinite().all() if tensor.is_floating_point() else tensor is batch):
+            return tensor
+        batch = (batch.float() if batch.is_floating_point() else batch).cpu().numpy()
+    try:
+        if where.endswith(f"[{MASK!r}]") and isinstance(space, MultiBinary):
+            return read_mask(batch, f"{where} is")
+        return fit(batch, space, where, batch.shape[:1])
+    except EnvError as error:
+        raise AgentError(str(error)) from error
 
 
 def _has_numbers(array: Any) -> bool:
     return isinstance(array, torch.Tensor) or array.dtype.kind in "biuf"
-
-
-def _wrong_kind(dtype: np.dtype[Any]) -> AgentError:
-    return AgentError(f"Expected observations of {dtype}, as the environment returns them, got another kind of values.")
 
 
 def _describe_leaf(leaf: Any) -> str:

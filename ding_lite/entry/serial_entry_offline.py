@@ -224,7 +224,8 @@ def _read(cfg: EasyDict, spec: EnvSpec) -> OfflineDataset:
     )
     assert spec.env_action_space is not None
     units = ActionUnits(spec.env_action_space, cfg.env.act_scale)
-    dataset.fit(spec.observation_space, units, policy.learn.ignore_done)
+    space = spec.env_observation_space
+    dataset.fit(spec.observation_space, units, space, cfg.env.image_layout, policy.learn.ignore_done)
     share, batch_size = len(dataset) // get_world_size(), policy.learn.batch_size
     if batch_size > share:
         raise ConfigError(

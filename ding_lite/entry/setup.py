@@ -207,8 +207,8 @@ class RunSetup:
                 "without priorities: set policy.priority=False."
             )
         assert self.spec.env_action_space is not None
-        units = ActionUnits(self.spec.env_action_space, cfg.env.act_scale)
-        replay.fit(self.spec.observation_space, units, policy.learn.ignore_done)
+        units, form = ActionUnits(self.spec.env_action_space, cfg.env.act_scale), self.spec.env_observation_space
+        replay.fit(self.spec.observation_space, units, form, cfg.env.image_layout, policy.learn.ignore_done)
         if policy.get("cuda_graph") == "auto" and replay.ring.device.type == "cuda":
             replay.graphs = CudaGraphs(), CudaGraphs()
         return replay

@@ -7,12 +7,12 @@ A stack holds an episode's newest frames, with zeros before its first one. Frame
 vectors `[D]` to `[S D]`, S images `[C, H, W]` to `[S C, H, W]`. A frame of two dimensions, such as a grey image, and a
 number get a new axis instead: `[S, H, W]`. Every part of a dict is stacked on its own.
 
-Shapes: A choices.
+Shapes: A choices, M agents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +26,9 @@ from gymnasium.vector.utils import batch_space
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.envs.masks import MASK, mask_side
 from ding_lite.utils.registry import ConfigError
-from ding_lite.utils.tree import tree_map
+from ding_lite.utils.tree import dotted_items, tree_map
 
+STATE, GLOBAL = "agent_state", "global_state"  # keys of what each agent observes, and of the state of the whole task
 CHANNELS = (1, 3, 4)  # channels of an image: grey, RGB, RGBA
 LONGEST = 2**16  # numbers of a one-hot vector
 
@@ -70,7 +71,8 @@ class PolicyObservations(gymnasium.ObservationWrapper):
     * Other Boxes of integers or bools become float32, those of floats are unchanged. A Box of shape (), a number,
       becomes a vector of length 1.
     * Each part of a Dict is converted in this way, unless its one-hot vector would be longer than 65,536. The part
-      `action_mask` says which actions are allowed, see `masks.mask_side`.
+      `action_mask` says which actions are allowed, see `masks.mask_side`. Where several agents act, the rows of
+      `agent_state` and of a `global_state` `[M, G]` are converted, each as one observation.
 
     Attributes:
         note: a message for the user about the conversion; empty if none is necessary.
@@ -97,7 +99,7 @@ def observation_side(
 ) -> tuple[gymnasium.Space[Any], Callable[[Any], Any], str]:
     """Return the policy's space, a function that converts one observation or a batch, and a note for the user.
 
-    The space of the environment's actions determines the form of a mask.
+    The space of the environment's actions determines the form of a mask, and whether there are several agents.
     """
     _check_supported(space)
     if isinstance(space, Box):
@@ -111,6 +113,33 @@ def observation_side(
         )
     vector = Box(0, 1, (flatdim(space),), np.float32)
     return vector, lambda obs: _flatten(space, np.asarray(obs)), ""
+
+
+def observation_forms(
+    space: gymnasium.Space[Any],
+    env_space: gymnasium.Space[Any] | None,
+    layout: str = "",
+    actions: gymnasium.Space[Any] | None = None,
+) -> list[tuple[gymnasium.Space[Any], Callable[[Any], Any]]]:
+    """Return the spaces in which a policy's observations may be given, each with a function that converts a batch.
+
+    These are the policy's space and the environment's; the likelier one comes first. It is the environment's if the
+    conversion makes floats of integers, because floats do not fit it then.
+    """
+    own: tuple[gymnasium.Space[Any], Callable[[Any], Any]] = (space, lambda batch: batch)
+    if env_space is None or env_space == space:
+        return [own]
+    side, convert, _ = observation_side(env_space, layout, actions)
+    if side != space:  # the environment is not the one that was trained on
+        return [own]
+    kinds = [{path: part.dtype.kind for path, part in space_leaves(each)} for each in (env_space, space)]
+    counted = any(kinds[1][path] == "f" != kind for path, kind in kinds[0].items())
+    return [(env_space, convert), own] if counted else [own, (env_space, convert)]
+
+
+def space_leaves(space: gymnasium.Space[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the spaces of arrays in a space of observations, with their dotted keys."""
+    return dotted_items(space if isinstance(space, Dict) else {"": space})
 
 
 def _flatten(space: gymnasium.Space[Any], obs: np.ndarray) -> np.ndarray:
@@ -130,7 +159,12 @@ def _dict_side(
     space: Dict, layout: str, actions: gymnasium.Space[Any] | None
 ) -> tuple[Dict, Callable[[Any], Any], str]:
     small = {key: part for key, part in space.items() if isinstance(part, Box | Dict) or flatdim(part) <= LONGEST}
-    sides = {key: observation_side(part, layout) for key, part in small.items() if key != MASK}
+    agents = count_agents(space, ActionUnits(actions).space) if actions is not None else 0
+    sides = {
+        key: _rows_side(part, layout) if agents and _is_of_each(key, part, agents) else observation_side(part, layout)
+        for key, part in small.items()
+        if key != MASK
+    }
     if MASK in space.spaces:
         sides[MASK] = (*mask_side(space[MASK], actions), "")
     changed = {key: convert for key, (part, convert, _) in sides.items() if part is not space[key]}
@@ -139,6 +173,38 @@ def _dict_side(
         return space, lambda obs: obs, notes
     parts = Dict({**space.spaces, **{key: part for key, (part, _, _) in sides.items()}})
     return parts, lambda obs: {**obs, **{key: fn(obs[key]) for key, fn in changed.items()}}, notes
+
+
+def count_agents(space: gymnasium.Space[Any], actions: gymnasium.Space[Any]) -> int:
+    """Return M, the number of agents of these observations and a policy's actions, see docs/agents.md; 0: only one."""
+    if not isinstance(space, Dict) or not isinstance(actions, MultiDiscrete) or STATE not in space.spaces:
+        return 0
+    options = actions.nvec.flatten().tolist()
+    agrees = list(space[STATE].shape or ())[:1] == [len(options)]
+    return len(options) if agrees and len(set(options)) == 1 else 0
+
+
+def _is_of_each(key: str, part: gymnasium.Space[Any], agents: int) -> bool:
+    """Return whether a part of observations has a row for each of several agents."""
+    shape = part.shape or ()
+    if key == STATE:  # one number for each may be an observation of a single agent
+        return len(shape) > 1 or not isinstance(part, Box)
+    return key == GLOBAL and len(shape) == 2 and shape[0] == agents
+
+
+def _rows_side(space: Any, layout: str) -> tuple[gymnasium.Space[Any], Callable[[Any], Any], str]:
+    """Return what `observation_side` does for an array with a row for each agent; a row is one observation."""
+    shape = space.shape[1:]
+    one: gymnasium.Space[Any]
+    if isinstance(space, MultiDiscrete):  # agents with fewer choices get as many as the others
+        low, high = space.start.min(0), (space.start + space.nvec).max(0)
+        one = MultiDiscrete(high - low, start=low) if shape else Discrete(int(high - low), start=int(low))
+    elif isinstance(space, MultiBinary):
+        one = MultiBinary(shape) if shape else Box(0, 1, (), np.int8)
+    else:
+        one = Box(space.low.min(0), space.high.max(0), shape, space.dtype.type)
+    side, convert, note = observation_side(one, layout)
+    return (space if side is one else batch_space(side, space.shape[0])), convert, note
 
 
 def _check_supported(space: gymnasium.Space[Any]) -> None:

@@ -56,6 +56,36 @@ def test_as_many_labels_as_choices_are_a_batch_and_as_many_floats_one_vector() -
     assert reader.read(np.array([0.0, 1.0, 0.0]))[1] is None
 
 
+@pytest.mark.parametrize(
+    ("space", "obs", "said"),
+    [
+        (Discrete(4, start=1), 0, r"with the value 0 \(int64\), not in its space Discrete\(4, start=1\)"),
+        (Discrete(4, start=1), torch.tensor([1, 5]), "with the value 5 .* not in its space Discrete"),
+        (Box(0, 255, (3, 8, 8), np.uint8), np.full((3, 8, 8), 300), "with the value 300 .*, not in its space Box"),
+        (Box(0, 255, (3, 8, 8), np.uint8), torch.full((2, 3, 8, 8), -1), "with the value -1 .*, not in its space Box"),
+        (Box(0, 300, (3,), np.int64), [0, 1, 301], "with the value 301 .*, not in its space Box"),
+        (Box(-1, 1, (2,)), [0.5, np.nan], "with nan in environment 0, expected finite numbers"),
+        (Box(-1, 1, (2,)), torch.tensor([[0.5, torch.inf]]), "with inf in environment 0, expected finite numbers"),
+        (Dict(a=Discrete(3), b=Box(-1, 1, (2,))), {"a": 3, "b": [0, 0]}, r"\['a'\] with the value 3 .*, not in its"),
+    ],
+)
+def test_a_value_that_is_not_in_its_space_is_refused_as_the_environments_is(space: Any, obs: Any, said: str) -> None:
+    with pytest.raises(AgentError, match=rf"^Observations ?{said}"):  # bytes would wrap around, labels be all zeros
+        Observations(observation_side(space)[0], space).read(obs)
+
+
+def test_a_mask_may_hold_any_numbers() -> None:
+    space = Dict(a=Discrete(3), action_mask=MultiBinary(4))
+    for mask in (
+        [0, 0.5, 256, -1],
+        np.array([0, 256, 1, 1]),
+        torch.tensor([0.0, 0.5, 1, 1]),
+        [False, True, True, True],
+    ):
+        batch, _ = Observations(observation_side(space)[0], space).read({"a": 1, "action_mask": mask})
+        assert batch["action_mask"].tolist() == [[0, 1, 1, 1]]
+
+
 def test_tensors_are_not_copied_to_arrays_and_keep_no_gradient() -> None:
     reader = Observations(Box(-1, 1, (2,)), None)
     batch, _ = reader.read(torch.zeros(4, 2, dtype=torch.float64, requires_grad=True))

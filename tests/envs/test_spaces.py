@@ -15,7 +15,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 
 from ding_lite.envs import check_env, create_vector_env
 from ding_lite.envs.actions import ActionUnits
-from ding_lite.envs.spaces import EnvSpec, PolicyObservations, load_spec, spec_state
+from ding_lite.envs.spaces import EnvSpec, PolicyObservations, load_spec, observation_side, spec_state
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_leaves, tree_map
 from ding_lite.worker import SampleCollector
@@ -88,6 +88,36 @@ def test_each_part_of_a_dict_is_converted() -> None:
     spec = check_env(env_config(), [build])
     assert spec.observation_space == env.single_observation_space
     assert spec.notes[0].startswith("'camera': observations [40, 50, 3] are images")
+
+
+@pytest.mark.parametrize(
+    ("space", "one", "shape"),
+    [
+        (MultiBinary((3, 8)), MultiBinary(8), (3, 8)),
+        (Box(0, 255, (3, 8), np.uint8), Box(0, 255, (8,), np.uint8), (3, 8)),
+        (Box(0, 255, (3, 10, 12, 3), np.uint8), Box(0, 255, (10, 12, 3), np.uint8), (3, 3, 10, 12)),
+        (Box(0, 255, (3, 10, 12), np.uint8), Box(0, 255, (10, 12), np.uint8), (3, 1, 10, 12)),
+        (MultiDiscrete([4, 3, 4], start=[1, 2, 0]), Discrete(5), (3, 5)),  # labels 0 to 4 in all
+        (MultiDiscrete(np.array([[4, 2]] * 3)), MultiDiscrete([4, 2]), (3, 6)),
+        (Box(-1, 1, (3, 8), np.float32), Box(-1, 1, (8,), np.float32), (3, 8)),
+    ],
+)
+def test_what_several_agents_observe_is_converted_agent_by_agent(space: Any, one: Any, shape: tuple[int, ...]) -> None:
+    states = Box(0, 255, (3, 6), np.uint8)  # a global state for each agent, no image
+    both = Dict(agent_state=space, global_state=states)
+    side, convert, _ = observation_side(both, "", MultiDiscrete([5] * 3))
+    both.seed(0)
+    obs: Any = both.sample()
+    seen = convert(obs)
+    assert side.contains(seen)
+    assert seen["agent_state"].shape == shape
+    _, convert_one, _ = observation_side(one)
+    np.testing.assert_array_equal(seen["agent_state"], [convert_one(row) for row in obs["agent_state"]])
+    assert (seen["global_state"].dtype, seen["global_state"].shape) == (np.float32, (3, 6))
+    batch = convert(tree_map(lambda leaf: np.stack([leaf] * 4), obs))
+    np.testing.assert_array_equal(batch["agent_state"], [seen["agent_state"]] * 4)
+    single = observation_side(both, "", Discrete(5))[0]  # of one agent: a dict as any other
+    assert single == Dict({key: observation_side(part)[0] for key, part in both.items()})
 
 
 def test_a_one_hot_vector_that_would_not_fit_is_not_made() -> None:

@@ -5,7 +5,7 @@ Shapes: R rows of the file, M rows at which a transition can start, B transition
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import gymnasium
@@ -15,7 +15,9 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from torch import Tensor
 
 from ding_lite.envs.actions import ActionUnits, bounds_of
-from ding_lite.envs.masks import MASK
+from ding_lite.envs.masks import MASK, mask_side
+from ding_lite.envs.returned import EnvError, fit
+from ding_lite.envs.spaces import observation_forms
 from ding_lite.rl_utils.common import discounts, nstep_sums
 from ding_lite.utils.tree import tree_leaves, tree_map
 from ding_lite.worker.offline.files import PADDING, UNFINISHED, Columns, DatasetError, count_rows, flatten, open_columns
@@ -87,6 +89,7 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         self._now = {key: value for key, value in columns.items() if key not in ("next_obs", *FLAGS)}
         self._next = columns.get("next_obs")
         self._next_row: Tensor | None = None
+        self._convert: Callable[[Any], Any] | None = None  # observations of the file to those of the policy
         self._start: Tensor | None = None
         if PADDING in columns:
             self._start = (~columns[PADDING]).nonzero().squeeze(1)
@@ -199,39 +202,71 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
             out: tensors `[B, ...]` to write them to; None: new tensors.
         """
         row_B = index_B if self._start is None else self._start[index_B]
-        batch = {key: _take(column, row_B, out and out[key]) for key, column in self._now.items()}
+        batch = {key: self._take(key, column, row_B, out and out[key]) for key, column in self._now.items()}
         if self._next is not None:
             row_B = row_B if self._next_row is None else self._next_row[row_B]
-            batch["next_obs"] = _take(self._next, row_B, out and out["next_obs"])
+            batch["next_obs"] = self._take("next_obs", self._next, row_B, out and out["next_obs"])
         return batch
+
+    def _take(self, key: str, column: Any, row_B: Tensor, out: Any = None) -> Any:
+        """Return rows of a column, as the policy sees them, and write them to `out`, if it is given."""
+        if self._convert is None or key not in ("obs", "next_obs"):
+            return _take(column, row_B, out)
+        rows = self._converted(_take(column, row_B))
+        return rows if out is None else tree_map(lambda into, leaf: into.copy_(leaf), out, rows)
+
+    def _converted(self, obs: Any) -> Any:
+        if self._convert is None:
+            return obs
+        return tree_map(torch.from_numpy, self._convert(tree_map(lambda leaf: leaf.numpy(), obs)))
 
     def observations(self) -> Iterator[Any]:
         """Yield the observations of all rows except padding, in parts `[R, ...]`, as the policy sees them."""
         for start in range(0, count_rows(self.columns), ROWS_AT_ONCE):
             part = slice(start, start + ROWS_AT_ONCE)
             kept = ~self.columns[PADDING][part] if PADDING in self.columns else slice(None)
-            yield tree_map(lambda column: column[part][kept], self.columns["obs"])  # noqa: B023 (called at once)
+            yield self._converted(tree_map(lambda column: column[part][kept], self.columns["obs"]))  # noqa: B023
 
-    def fit(self, observation_space: gymnasium.Space[Any], units: ActionUnits, ignore_done: bool = False) -> None:
+    def fit(
+        self,
+        observation_space: gymnasium.Space[Any],
+        units: ActionUnits,
+        env_space: gymnasium.Space[Any] | None = None,
+        layout: str = "",
+        ignore_done: bool = False,
+    ) -> None:
         """Compare the columns with an environment's spaces, and convert the actions to the policy's units.
+
+        Observations as the environment returns them, such as labels, are converted in each batch.
 
         Args:
             observation_space: the observations of the policy.
             units: the units of the environment's actions.
+            env_space: the observations of the environment; None: unknown.
+            layout: `env.image_layout`.
             ignore_done: whether the policy bootstraps at terminal states too.
 
         Raises:
-            DatasetError: shapes or keys differ, an action is not in the space, or the units of the actions are unknown
-                and it matters which they are; or what followed terminal states is needed and unknown.
+            DatasetError: shapes or keys differ, an observation or an action is not in its space, or the units of the
+                actions are unknown and it matters which they are; or what followed terminal states is needed and
+                unknown.
         """
         if ignore_done and not self._has_successors:
             raise DatasetError(
                 "policy.learn.ignore_done=True bootstraps from the observation after a terminal step, but the data set "
                 f"'{self.source}' has no column next_obs: add it, or set ignore_done=False."
             )
+        forms = observation_forms(observation_space, env_space, layout, units.env_space)
+        found = next((form for form in forms if _has_form(self.columns.get("obs"), form[0])), (observation_space, None))
+        space, convert = found
         for key in ("obs", "next_obs"):
             if key in self.columns:
-                self._check_space(key, self.columns[key], observation_space)
+                self._check_space(key, self.columns[key], space)
+                self.columns[key] = self._in_space(key, self.columns[key], space)
+        if "obs" in self.columns:
+            self._now["obs"] = self.columns["obs"]
+            self._next = None if self._next is None else self.columns.get("next_obs", self.columns["obs"])
+        self._convert = None if space is observation_space else convert
         if "action" not in self.columns:
             return
         action, given = self.columns["action"], self._action_units
@@ -250,7 +285,19 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
             converted = units.to_policy(tree_map(lambda leaf: leaf.numpy(), action))
             action = tree_map(torch.from_numpy, converted)
         self._now["action"] = self.columns["action"] = action
-        self._check_mask(action)
+        self._check_mask(action, units.env_space if self._convert else None)
+
+    def _in_space(self, key: str, column: Any, space: gymnasium.Space[Any]) -> Any:
+        """Return a column of observations in the types of its space; raise `DatasetError` if a value is not in it."""
+        if isinstance(space, Dict):
+            return {**column, **{name: self._in_space(f"{key}/{name}", column[name], space[name]) for name in space}}
+        if np.dtype(space.dtype).kind == "f":  # numbers without limits
+            return column.float()
+        try:
+            array = fit(column.numpy(), space, f"Data set '{self.source}', key '{key}'", column.shape[:1])
+        except EnvError as error:
+            raise DatasetError(str(error)) from error
+        return column if f"{array.dtype.kind}{array.itemsize}" in WIDE else torch.from_numpy(array)
 
     def _check_space(self, key: str, column: Any, space: gymnasium.Space[Any]) -> None:
         if isinstance(space, Dict) != isinstance(column, dict):
@@ -285,18 +332,22 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
             got = f"{least.min()} to {most.max()}"
             raise self._fault(key, f"actions of {space}", got, advice * (self._action_units == "policy"))
 
-    def _check_mask(self, action: Any) -> None:
+    def _check_mask(self, action: Any, env_actions: gymnasium.Space[Any] | None) -> None:
         """Raise `DatasetError` if an action was played that the `action_mask` of its observation forbids."""
         obs = self.columns.get("obs")
         if not isinstance(obs, dict) or MASK not in obs or isinstance(action, dict) or action.is_floating_point():
             return
-        allowed = obs[MASK].gather(-1, action[..., None]).squeeze(-1) != 0
-        forbidden_R = ~allowed.view(len(action), -1).all(-1)
+        mask = obs[MASK]
+        if env_actions is not None:  # the masks of several choices may be joined
+            mask = torch.from_numpy(mask_side(MultiBinary(mask.shape[1:]), env_actions)[1](mask.numpy()))
+        row_M = torch.arange(len(action))
         if PADDING in self.columns:
-            forbidden_R &= ~self.columns[PADDING]
-        if forbidden_R.any():
-            row = int(forbidden_R.nonzero()[0])
-            got = f"{action[row].tolist()} with the mask {obs[MASK][row].tolist()} in row {row}"
+            row_M = row_M[~self.columns[PADDING]]
+        allowed = mask[row_M].gather(-1, action[row_M][..., None]).squeeze(-1) != 0
+        forbidden_M = ~allowed.view(len(row_M), -1).all(-1)
+        if forbidden_M.any():
+            row = int(row_M[forbidden_M][0])
+            got = f"{action[row].tolist()} with the mask {mask[row].tolist()} in row {row}"
             raise self._fault("action", f"actions that the '{MASK}' allows", got)
 
     def _check_columns(self) -> None:
@@ -324,6 +375,9 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
             raise self._fault(key, "numbers", f"type {array.dtype}")
         if array.ndim == 0:
             raise self._fault(key, "one entry for each step", "a single number")
+        if key in FLAGS and (wrong := (array != 0) & (array != 1)).any():
+            row = int(np.argwhere(wrong)[0, 0])
+            raise self._fault(key, "True or False, or 1 or 0", f"{array[row]!s} in row {row}")
         if array.dtype.kind == "f":
             array = array.astype(np.float32, copy=False)
         elif key.startswith("action") or array.dtype.kind + str(array.itemsize) in WIDE:
@@ -384,7 +438,7 @@ class SequenceDataset(OfflineDataset):
         row_BK, last_B1 = row_B[:, None] + self._step_K, self._last_R[row_B, None]
         row, shape = row_BK.minimum(last_B1).flatten(), row_BK.shape
         flat = out and {key: tree_map(lambda leaf: leaf.flatten(0, 1), out[key]) for key in self._now}
-        batch = {key: _take(column, row, flat and flat[key]) for key, column in self._now.items()}
+        batch = {key: self._take(key, column, row, flat and flat[key]) for key, column in self._now.items()}
         batch = tree_map(lambda leaf: leaf.unflatten(0, shape), batch)
         return batch | {"valid": torch.le(row_BK, last_B1, out=out["valid"] if out else None)}
 
@@ -478,6 +532,17 @@ def _nest(names: list[str]) -> dict[str, Any]:
             into = into.setdefault(section, {})
         into[leaf] = name
     return nested
+
+
+def _has_form(column: Any, space: gymnasium.Space[Any]) -> bool:
+    """Return whether a column has the shapes of a space, and no floats where it has none."""
+    if isinstance(space, Dict):
+        return isinstance(column, dict) and all(
+            name in column and _has_form(column[name], space[name]) for name in space
+        )
+    if not isinstance(column, Tensor) or tuple(column.shape[1:]) != (space.shape or ()):
+        return False
+    return not column.is_floating_point() or np.dtype(space.dtype).kind == "f"
 
 
 def _take(column: Any, row_B: Tensor, out: Any = None) -> Any:

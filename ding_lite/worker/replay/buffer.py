@@ -134,7 +134,14 @@ class ReplayBuffer:
         """Set the priorities `[B]` of samples; `index` `[B]` is that of their batch."""
         self.sampler.update(index, priority)
 
-    def fit(self, observation_space: gymnasium.Space[Any], units: ActionUnits, ignore_done: bool = False) -> None:
+    def fit(
+        self,
+        observation_space: gymnasium.Space[Any],
+        units: ActionUnits,
+        env_space: gymnasium.Space[Any] | None = None,
+        layout: str = "",
+        ignore_done: bool = False,
+    ) -> None:
         """Fit what the buffer has read from elsewhere to a run, see `OfflineDataset.fit`; here nothing."""
 
     def truncate(self, env_index_K: Tensor, obs: Any) -> None:

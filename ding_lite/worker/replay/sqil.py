@@ -89,9 +89,16 @@ class SQILReplayBuffer(UniformReplayBuffer):
             data_path, data_type, nstep=nstep, gamma=gamma, action_units=action_units, reward_norm="ones"
         )
 
-    def fit(self, observation_space: gymnasium.Space[Any], units: ActionUnits, ignore_done: bool = False) -> None:
+    def fit(
+        self,
+        observation_space: gymnasium.Space[Any],
+        units: ActionUnits,
+        env_space: gymnasium.Space[Any] | None = None,
+        layout: str = "",
+        ignore_done: bool = False,
+    ) -> None:
         """Compare the data set with what the run needs, see `OfflineDataset.fit`."""
-        self.expert.fit(observation_space, units, ignore_done)
+        self.expert.fit(observation_space, units, env_space, layout, ignore_done)
 
     def batches(self, batch_size: int, number: int) -> Iterator[dict[str, Any]]:
         """Yield batches `[B, ...]`, of which B // 2 samples are the expert's; `index` are the places of the others.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
 from ding_lite.envs.actions import ActionUnits
+from ding_lite.envs.spaces import observation_side
 from ding_lite.utils import UserError
+from ding_lite.utils.tree import tree_map
 from ding_lite.worker import DatasetError, OfflineDataset, read_dataset
 from ding_lite.worker.offline.dataset import SequenceDataset
 from ding_lite.worker.offline.files import write_columns
@@ -78,11 +81,11 @@ def test_a_row_of_padding_is_what_followed_a_terminal_step() -> None:
         batch = everything(dataset)
         assert batch["next_obs"].flatten().tolist() == NEXT_OBS.flatten().tolist()
         assert (batch["reward"].tolist(), batch["done"].tolist(), dataset.left_out) == (PLAIN, ENDS, 0)
-        dataset.fit(Box(0, 100, (1,)), ActionUnits(Discrete(2)), ignore_done)
+        dataset.fit(Box(0, 100, (1,)), ActionUnits(Discrete(2)), ignore_done=ignore_done)
     dataset = OfflineDataset(ROWS, ignore_done=True)
     assert dataset.left_out == 2
     with pytest.raises(DatasetError, match=r"ignore_done=True bootstraps .* 'columns' has no column next_obs: add it"):
-        dataset.fit(Box(0, 100, (1,)), ActionUnits(Discrete(2)), True)
+        dataset.fit(Box(0, 100, (1,)), ActionUnits(Discrete(2)), ignore_done=True)
 
 
 # Trajectories return 1 + 2 + 4 and 8 + 16 + 32 + 64, which differ by 113; the mean is 127 / 7.
@@ -301,6 +304,15 @@ def test_a_file_that_does_not_say_where_trajectories_end(tmp_path: Path) -> None
         ("action", np.where(np.arange(7) == 4, np.inf, 1), "first in row 4"),
         ("action", np.array(list("abcdefg"), "S1"), "key 'action': expected numbers, got type |S1"),
         ("next_obs", np.ones((7, 3)), "key 'next_obs': expected what 'obs' has, [1], got [3]"),
+        (
+            "done",
+            np.where(np.arange(7) == 4, np.nan, 0),
+            "key 'done': expected True or False, or 1 or 0, got nan in row 4",
+        ),
+        ("done", np.full((7, 1), 0.5), "key 'done': expected True or False, or 1 or 0, got [0.5] in row 0"),
+        ("traj_flag", np.arange(7) - 1, "key 'traj_flag': expected True or False, or 1 or 0, got -1 in row 0"),
+        ("done", np.arange(7, dtype=np.uint8), "key 'done': expected True or False, or 1 or 0, got 2 in row 2"),
+        ("done", np.full(7, 1e-50), "key 'done': expected True or False, or 1 or 0, got 1e-50 in row 0"),
         ("obs", np.float64(3), "key 'obs': expected one entry for each step, got a single number"),
     ],
 )
@@ -383,6 +395,66 @@ def test_columns_are_compared_with_the_environments_spaces(key: str, column: Any
     with pytest.raises(DatasetError) as caught:
         OfflineDataset(columns).fit(spaces["obs"], ActionUnits(spaces["action"]))
     assert said in str(caught.value)
+
+
+IMAGES = Box(0, 255, (10, 12, 3), np.uint8)
+FORMS: dict[str, Any] = {
+    "label": Discrete(4, start=1),
+    "labels": MultiDiscrete([2, 3], start=[1, 0]),
+    "bits": MultiBinary((2, 3)),
+    "integers": Box(0, 300, (3,), np.int64),
+    "number": Box(-1, 1, (), np.float32),
+    "image": IMAGES,
+    "dict": Dict(place=Discrete(4, start=1), eye=IMAGES, action_mask=MultiBinary(5)),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_observations_of_the_environment_are_converted_as_the_environment_does(name: str) -> None:
+    space, actions = FORMS[name], MultiDiscrete([3, 2]) if name == "dict" else Discrete(3, start=2)
+    space.seed(0)
+    side, convert, _ = observation_side(space, "", actions)
+    rows: Any = [space.sample() for _ in range(4)]
+    columns: dict[str, Any] = {"action": np.full((4, 2), 0) if name == "dict" else np.full(4, 2)}
+    if name == "dict":
+        for row in rows:
+            row["action_mask"][:] = 1
+    seen = tree_map(lambda *leaves: np.stack(leaves), *rows)
+    units = ActionUnits(actions)
+    for obs in (seen, convert(seen)):  # as the environment returns them, and as the policy sees them
+        dataset = OfflineDataset({"obs": obs, **columns}, action_units="env")
+        dataset.fit(side, units, space)
+        batch = dataset.gather(torch.tensor([2, 0]))["obs"]
+        expected = tree_map(lambda leaf: leaf[[2, 0]], convert(seen))
+        tree_map(lambda found, wanted: np.testing.assert_array_equal(found.numpy(), wanted), batch, expected)
+        kinds = tree_map(lambda leaf: str(leaf.dtype), expected)
+        assert tree_map(lambda leaf: str(leaf.dtype).removeprefix("torch."), batch) == kinds
+        slots = tree_map(torch.zeros_like, {"obs": batch, "action": dataset.gather(torch.tensor([2, 0]))["action"]})
+        dataset.gather(torch.tensor([2, 0]), out=slots)
+        tree_map(lambda found, wanted: np.testing.assert_array_equal(found.numpy(), wanted), slots["obs"], expected)
+
+
+@pytest.mark.parametrize(
+    ("space", "obs", "said"),
+    [
+        (Discrete(4, start=1), np.array([1, 0, 4]), "with the value 0 (int64), not in its space Discrete(4, start=1)"),
+        (IMAGES, np.full((3, 10, 12, 3), 300), "with the value 300 (int64), not in its space Box(0, 255, (10, 12, 3)"),
+        (
+            IMAGES,
+            np.full((3, 3, 10, 12), 0.5),
+            "with the value 0.5 (float32), not in its space Box(0, 255, (3, 10, 12)",
+        ),
+        (
+            FORMS["integers"],
+            np.full((3, 3), 301),
+            "with the value 301 (int64), not in its space Box(0, 300, (3,), int64",
+        ),
+        (MultiBinary(2), np.full((3, 2), 2), "with the value 2 (int64), not in its space MultiBinary(2)"),
+    ],
+)
+def test_an_observation_that_is_not_in_its_space_is_refused(space: Any, obs: Any, said: str) -> None:
+    with pytest.raises(DatasetError, match=re.escape(f"Data set 'columns', key 'obs' {said}")):
+        OfflineDataset({"obs": obs}).fit(observation_side(space)[0], ActionUnits(Discrete(2)), space)
 
 
 @pytest.mark.parametrize(
