@@ -106,6 +106,24 @@ def test_one_sample_does_not_set_the_size_of_all_steps(smallest: float) -> None:
         np.testing.assert_allclose(batch["weight"][batch["index"] != 0], 1.0, rtol=0.02)
 
 
+def test_large_weights_are_bounded_and_the_mean_of_all_stays() -> None:
+    # Priorities 1 and 0.02 of half the places each have the mean 0.51: the weights are 0.51 and 25.5. The second ones are
+    # drawn 0.01 / 0.51 of the times, so 10 instead of 25.5 takes (25.5 - 10) 0.01 / 0.51 = 0.304 from the mean 1.
+    buffer = PrioritizedReplayBuffer(401, 1, alpha=1.0, beta=1.0, nstep=1, seed=0)
+    buffer.push(block([float(i) for i in range(401)]))
+    priority = torch.tensor([1.0, 0.02]).repeat(200)
+    buffer.update(torch.arange(400), priority)
+    batches = [buffer.sample(256) for _ in range(800)]
+    weight = torch.cat([batch["weight"] for batch in batches[400:]])
+    rare = priority[torch.cat([batch["index"] for batch in batches[400:]])] < 1
+    assert weight.mean().item() == pytest.approx(1.0, abs=0.02)
+    assert weight[~rare].mean().item() == pytest.approx(0.51 / 0.696, rel=0.02)
+    assert weight[rare].mean().item() == pytest.approx(10 / 0.696, rel=0.02)
+    resumed = PrioritizedReplayBuffer(401, 1, alpha=1.0, beta=1.0, nstep=1, seed=1)
+    resumed.load_state_dict(buffer.state_dict())
+    assert torch.equal(resumed.sample(256)["weight"], buffer.sample(256)["weight"])
+
+
 def test_new_steps_enter_with_the_greatest_priority_seen() -> None:
     buffer = PrioritizedReplayBuffer(20, 1, alpha=1.0, seed=0)
     buffer.push(block([0.0, 1.0, 2.0]))
