@@ -75,7 +75,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "fqf": {**SHARED, "learn.learning_rate_quantile": 5e-4},
     "sqn": {**SHARED, "learn.learning_rate_q": 5e-4},
     **dict.fromkeys(("sac", "tqc", "td3", "ddpg", "d4pg"), WIDE),
-    "redq": {**WIDE, "learn.update_per_collect": 160},  # 20 for each env step of eight environments
+    "redq": WIDE,
     "discrete_sac": {
         "learn.update_per_collect": 8,
         "learn.batch_size": 64,

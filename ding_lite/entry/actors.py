@@ -35,6 +35,7 @@ from ding_lite.entry.experiment import NoEnvironments, Source
 from ding_lite.entry.setup import RunSetup
 from ding_lite.entry.summary import describe_collecting
 from ding_lite.policy import Policy
+from ding_lite.policy.common_keys import updates_after
 from ding_lite.utils.checkpoint.file import to_arrays
 from ding_lite.utils.key import get_key
 from ding_lite.utils.ranks.collectives import allreduce_data, get_rank, get_world_size
@@ -114,8 +115,7 @@ class ActorCollector(NoEnvironments):
         # With one actor that waits for the rank, and vice versa, both use the random numbers of one process.
         self._shares_random_state = number == 1 and self._max_lag == 0
         per_collect = (collect.n_sample or setup.cfg.env.collector_env_num) * setup.cfg.policy.get("unroll_len", 1)
-        learn = setup.cfg.policy.learn
-        updates = learn.get("update_per_collect") or per_collect * self._world_size
+        updates = updates_after(setup.cfg.policy.learn, per_collect * self._world_size)
         self._num_envs = setup.cfg.env.collector_env_num  # of an actor
         self._updates = math.inf if on_policy else float(updates)  # most learner iterations between two collects
         self._ray = connect(collect.actors, number, stack)

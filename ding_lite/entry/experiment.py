@@ -19,6 +19,7 @@ from ding_lite.entry.setup import RunSetup
 from ding_lite.entry.summary import describe_collecting
 from ding_lite.entry.trackers import create_trackers
 from ding_lite.policy import Policy
+from ding_lite.policy.common_keys import updates_after
 from ding_lite.torch_utils import NonFiniteError
 from ding_lite.utils.ranks.collectives import all_gather_object, allreduce_data, get_rank, get_world_size
 from ding_lite.utils.ranks.heartbeat import cleaning_up, stop_requested
@@ -257,9 +258,8 @@ class Experiment:
         return self.policy.to_samples(block) if self._source.plays else block
 
     def sample(self, replay: ReplayBuffer) -> Iterable[dict[str, Any]]:
-        """Return the batches to learn from after a collect: `policy.learn.update_per_collect` of them.
+        """Return the batches to learn from after a collect, see `updates_after`.
 
-        If this is None, there are as many as env steps of all ranks in the collect.
         There are none until the replay buffer of every rank holds at least `policy.learn.batch_size` samples.
 
         Args:
@@ -268,7 +268,7 @@ class Experiment:
         learn = self._setup.cfg.policy.learn
         if not self._enough:
             self._enough = allreduce_data(int(replay.count() >= learn.batch_size)) == get_world_size()
-        return replay.batches(learn.batch_size, learn.update_per_collect or self._collected) if self._enough else ()
+        return replay.batches(learn.batch_size, updates_after(learn, self._collected)) if self._enough else ()
 
     def learn(
         self, batches: Iterable[dict[str, Any]], update: Callable[[torch.Tensor, torch.Tensor], None] | None = None

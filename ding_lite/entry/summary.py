@@ -85,5 +85,6 @@ def describe_updates(cfg: EasyDict) -> str:
     """Return how many updates or epochs follow each collect, for the summary."""
     learn = cfg.policy.learn
     if "update_per_collect" in learn:
-        return f"{learn.update_per_collect} updates a collect" if learn.update_per_collect else "1 update an env step"
+        number = learn.update_per_collect or learn.get("update_per_step", 1)
+        return f"{number} update{'s' * (number > 1)} {'a collect' if learn.update_per_collect else 'an env step'}"
     return f"{learn.get('epoch_per_collect', 1)} epochs a collect"

@@ -7,7 +7,8 @@ of a set M of critics, which is drawn anew for each update:
     L_critic = sum_c mean w (y - Q_c(s, a))^2
     L_actor = mean alpha log pi(a | s) - mean_c Q_c(s, a),  a ~ pi(. | s)
 
-The actor and alpha are updated after every `actor_update_freq` updates of the critics. The symbols and L_alpha are
+The actor and alpha are updated after every `actor_update_freq` updates of the critics. By default there are 20 of these
+for each env step, and one of the actor, as in the paper. The symbols and L_alpha are
 those of `policy/continuous/sac.py`.
 
 Logged figures, in addition to those of `policy/continuous/sac.py`:
@@ -30,13 +31,16 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 @POLICY_REGISTRY.register("redq")
 class REDQPolicy(SACPolicy):
-    """REDQ. Set `learn.update_per_collect` to 20 times the env steps of a collect, as in the paper."""
+    """REDQ. Override `_critic_loss` or `_actor_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="redq",
         random_collect_size=5000,
         model=dict(ensemble_num=Key(10, "C: critics", low=1)),
         learn=dict(
+            update_per_step=Key(
+                20, "learner iterations for each env step of all ranks, unless update_per_collect is set", low=1
+            ),
             min_num=Key(2, "size of M: critics, drawn for each update, whose smallest value is the target", low=1),
             actor_update_freq=Key(20, "updates of the critics for each update of the actor", low=1),
         ),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from ding_lite.entry import serial_pipeline
 from tests.policy.continuous.helpers import make_batch, make_qac, with_noise
 
 
@@ -53,6 +55,16 @@ def test_redq_draws_critics_for_each_update_and_rarely_moves_its_actor() -> None
     assert moved == [False, False, True, False, False, True]
     q = policy.model.critic(torch.zeros(5, 3), torch.zeros(5, 2))
     assert q.shape == (6, 5)
+
+
+def test_redq_updates_its_critics_20_times_and_its_actor_once_for_each_env_step(tmp_path: Path) -> None:
+    network = dict(ensemble_num=2, actor_head_hidden_size=8, critic_head_hidden_size=8)
+    policy = dict(random_collect_size=8, model=network, learn=dict(batch_size=4))
+    env = dict(env_id="Pendulum-v1", collector_env_num=4, evaluator_env_num=1, n_evaluator_episode=1)
+    main = dict(exp_name=str(tmp_path / "run"), env=env, policy=policy)
+    learned: Any = serial_pipeline((main, dict(policy=dict(type="redq"))), seed=0, max_env_step=20)
+    assert learned.iteration == 20 * (20 - 8)
+    assert learned._optimizers["actor"].steps == 20 - 8
 
 
 @pytest.mark.parametrize("with_q_entropy", [False, True])
