@@ -192,7 +192,7 @@ class Policy(Checkpointed):
         if self._drifting:
             networks.average_buffers(self._drifting)
         if self._average is not None:
-            self._average.update()
+            self._average.update(self.iteration + 1)
         self.schedules.count_iteration()
         return self.schedules.figures | output | self._figures | self._optimizers.figures()
 

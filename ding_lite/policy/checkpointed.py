@@ -107,6 +107,9 @@ class WeightAverage:
     (Polyak and Juditsky 1992). Learning does not use it. Buffers, such as statistics of batch normalisation, are
     averaged too if they are floats.
 
+    The initial weights have no part in it: the average of t iterations is divided by what their shares add up to,
+    1 - (1 - share)^t (Kingma and Ba 2015, section 3).
+
     Args:
         network: the network that learns. Its weights must be changed in place.
         share: the share of the newest weights in the average, per iteration.
@@ -117,9 +120,10 @@ class WeightAverage:
         self._newest = {name: tensor for name, tensor in network.state_dict().items() if tensor.is_floating_point()}
         self._average = {name: tensor.clone() for name, tensor in self._newest.items()}
 
-    def update(self) -> None:
-        """Add the newest weights; call this once after each learner iteration."""
-        torch._foreach_lerp_(list(self._average.values()), list(self._newest.values()), self._share)
+    def update(self, iterations: int) -> None:
+        """Add the newest weights; call this once after each learner iteration, with their number so far, from 1."""
+        share = self._share / (1.0 - (1.0 - self._share) ** iterations)
+        torch._foreach_lerp_(list(self._average.values()), list(self._newest.values()), share)
 
     @contextmanager
     def used(self) -> Iterator[None]:

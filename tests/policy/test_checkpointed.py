@@ -22,19 +22,21 @@ from tests.policy.test_invariants import learn, played
 CONFIG = "dizoo/classic_control/cartpole/config/cartpole_dqn_config.py"
 
 
-def test_the_average_is_the_sum_of_all_weights_with_shares_that_decay() -> None:
+def test_the_average_is_the_sum_of_all_weights_but_the_first_ones_with_shares_that_decay() -> None:
     layer, norm = nn.Linear(3, 2).double(), nn.BatchNorm1d(2).double()
     network = nn.ModuleDict({"0": layer, "1": norm, "same": layer})  # some weights have two names
     average, share = WeightAverage(network, 0.3), 0.3
-    weights = [layer.weight.detach().clone()]
-    for _ in range(6):
+    weights = []
+    for t in range(1, 7):
         with torch.no_grad():
             layer.weight += torch.randn(2, 3, dtype=torch.float64)
         norm(layer(torch.randn(5, 3, dtype=torch.float64)))
         weights.append(layer.weight.detach().clone())
-        average.update()
-    shares = [0.7**6, *(share * 0.7 ** (6 - t) for t in range(1, 7))]
-    expected = sum(part * weight for part, weight in zip(shares, weights, strict=True))
+        average.update(t)
+        if t == 1:
+            torch.testing.assert_close(average.state_dict()["0.weight"], weights[0])  # nothing of the untrained one
+    shares = [share * 0.7 ** (6 - t) for t in range(1, 7)]
+    expected = sum(part * weight for part, weight in zip(shares, weights, strict=True)) / sum(shares)
     torch.testing.assert_close(average.state_dict()["0.weight"], expected, rtol=1e-12, atol=1e-12)
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     with contextlib.suppress(KeyboardInterrupt), average.used():

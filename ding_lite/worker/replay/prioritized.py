@@ -22,9 +22,7 @@ from ding_lite.worker.replay.buffer import ReplayBuffer, create_ring_and_view
 from ding_lite.worker.replay.ring import Ring
 
 MIN_PRIORITY = 1e-6  # added to every priority, so that no sample has probability 0
-LARGEST_WEIGHT = (
-    10.0  # bound of the importance weights, before they are multiplied by what the bound takes from their mean
-)
+LARGEST_WEIGHT = 10.0  # bound of the importance weights; that of a sample with the mean priority is 1
 MEMORY = 0.999  # share that the mean of weights keeps from one draw to the next
 
 

@@ -107,7 +107,7 @@ def test_one_sample_does_not_set_the_size_of_all_steps(smallest: float) -> None:
 
 
 def test_large_weights_are_bounded_and_the_mean_of_all_stays() -> None:
-    # Priorities 1 and 0.02 of half the places each have the mean 0.51: the weights are 0.51 and 25.5. The second ones are
+    # Priorities 1 and 0.02 of half the places each have the mean 0.51: the weights are 0.51 and 25.5. The second is
     # drawn 0.01 / 0.51 of the times, so 10 instead of 25.5 takes (25.5 - 10) 0.01 / 0.51 = 0.304 from the mean 1.
     buffer = PrioritizedReplayBuffer(401, 1, alpha=1.0, beta=1.0, nstep=1, seed=0)
     buffer.push(block([float(i) for i in range(401)]))
