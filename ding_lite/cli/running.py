@@ -32,6 +32,7 @@ from ding_lite.entry.pipelines import MODES, PIPELINES, limits_for, load_pipelin
 from ding_lite.results.run import RETURN, Evaluations, ended_before_learning, find_checkpoint
 from ding_lite.results.table import Table
 from ding_lite.utils.checkpoint.run_directory import has_checkpoint, new_name, read_result
+from ding_lite.utils.directory_lock import find_trap_inside
 from ding_lite.utils.logger import console
 from ding_lite.utils.ranks.collectives import on_rank_0
 from ding_lite.utils.ranks.context import DDPContext
@@ -105,6 +106,7 @@ def find_begun(name: str) -> str:
     plain = Path(name).name
     folders = sorted(path for path in Path(name).parent.glob(f"{glob.escape(plain)}*") if path.is_dir())
     found = [path for path in folders if path.name == plain or TIME.fullmatch(path.name, len(plain))]
+    found = [path for path in found if not find_trap_inside(path)]
     begun = [path for path in found if read_result(str(path)) or has_checkpoint(str(path))]
     begun = begun or list(filter(ended_before_learning, found))
     return str(begun[-1]) if begun else ""
@@ -173,6 +175,8 @@ def read_resumable(directory: str) -> SavedRun:
         raise ConfigError(
             f"Cannot resume '{directory}': it is not an experiment directory, total_config.py is missing."
         )
+    if trap := find_trap_inside(directory):
+        raise ConfigError(f"Cannot resume '{directory}': {trap}")
     saved = read_saved_run(path)
     if saved.pipeline not in PIPELINES:
         raise ConfigError(f"'{path}' names no pipeline, so it was changed: start it as a new run with -c.")

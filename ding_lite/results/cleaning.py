@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ding_lite.results.run import CONFIG, METRICS, ORIGIN, RESULT, RETURN, Run, read_run
 from ding_lite.results.table import TIED, Table, show_number, show_size
-from ding_lite.utils.directory_lock import lock_directory, unlock_directory
+from ding_lite.utils.directory_lock import find_trap_inside, lock_directory, unlock_directory
 from ding_lite.utils.registry import UserError
 
 NUMBERED = re.compile(r"iteration_([0-9]+)(?:_([0-9]+))?(\.rank_[0-9]+)?\.pth\.tar")
@@ -54,7 +54,7 @@ class Removal:
 def find_checkpoints(run: Run, parts: bool = False) -> Removal | None:
     """Return the checkpoints, with `parts` also the newest one's parts, that a run does not need; None: all are."""
     folder = run.path / "ckpt"
-    if run.active or not run.result or not folder.is_dir():
+    if run.active or not run.result or not folder.is_dir() or find_trap_inside(run.path):
         return None
     numbered = {file: match for file in sorted(folder.iterdir()) if (match := NUMBERED.fullmatch(file.name))}
     newest = max(map(_number, (match for match in numbered.values() if not match[3])), default=None)

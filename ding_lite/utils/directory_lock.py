@@ -1,5 +1,7 @@
 """The lock of a run's directory: whoever holds it writes there, and no other run continues in it; its JSON files.
 
+Also what another user may have left in a directory's place, or in it.
+
 Not every network file system has locks. There, every directory seems to be free; of two runs in one directory, the
 earlier one ends when it notices the other's mark, see `run_directory.check_exp_dir`.
 """
@@ -10,6 +12,7 @@ import fcntl
 import glob
 import json
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -46,6 +49,33 @@ def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
         content = json.loads(Path(path).read_bytes())
         return content if isinstance(content, dict) else {}
     return {}
+
+
+def find_trap(path: str | os.PathLike[str]) -> str:
+    """Return what another user has prepared for a run that goes on at a path, in a sentence; empty if nothing.
+
+    That is a link, which leads the run to other files of its user; or a directory among those of many users, such as in
+    /tmp, whose config the run would obey. Links and directories of this user and of root are fine: a run may be moved
+    to a larger disk, with a link in its place.
+    """
+    name = os.fspath(path).rstrip("/") or "/"
+    with suppress(FileNotFoundError):
+        status = os.lstat(name)
+        shared = stat.S_ISVTX | stat.S_IWOTH
+        among_many = os.stat(os.path.dirname(os.path.abspath(name))).st_mode & shared == shared
+        if status.st_uid not in (0, os.geteuid()) and (stat.S_ISLNK(status.st_mode) or among_many):
+            kind = "link" if stat.S_ISLNK(status.st_mode) else "directory"
+            return (
+                f"'{name}' is a {kind} of user {status.st_uid}, which could lead the run to other files: "
+                "remove it or, if you trust it, make it yours with chown -h."
+            )
+    return ""
+
+
+def find_trap_inside(path: str | os.PathLike[str]) -> str:
+    """Return what `find_trap` says about a directory or a link anywhere in it."""
+    inside = (os.path.join(at, name) for at, folders, files in os.walk(path) for name in (*folders, *files))
+    return next(filter(None, map(find_trap, (path, *filter(os.path.islink, inside)))), "")
 
 
 def holders(path: str | os.PathLike[str]) -> list[int]:

@@ -9,10 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from ding_lite.utils import ConfigError, open_exp_dir
+from ding_lite.cli.running import find_begun, read_resumable
+from ding_lite.results.cleaning import find_checkpoints
+from ding_lite.results.run import read_run
+from ding_lite.utils import CheckpointError, ConfigError, open_exp_dir, save_checkpoint
+from ding_lite.utils.checkpoint.run_directory import release_exp_dir
 from ding_lite.utils.directory_lock import is_active, lock_directory, unlock_directory
 from tests.distributed.launcher import finish, run_forked, start_forked
 from tests.entry.helpers import CONFIG, SHORT, last_checkpoint, result
+from tests.results.helpers import write_run
 from tests.survival.common import wait_until
 
 
@@ -86,3 +91,42 @@ def test_without_locks_a_run_ends_when_another_one_goes_on_in_its_directory(tmp_
     assert ended.stderr.count("Another run continues in 'run', whose file system has no locks: this one ends") == 1
     assert result(tmp_path / "run")["stop_reason"] == "max_env_step"
     assert last_checkpoint(tmp_path / "run")["collector"]["envstep"] == result(tmp_path / "run")["envstep"]
+
+
+OTHER = 65534  # a user that is neither root nor the one that runs the tests
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_run_follows_its_users_links_and_not_those_of_others(tmp_path: Path) -> None:
+    run, elsewhere = write_run(tmp_path / "run"), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for number in (1, 2):
+        (elsewhere / f"iteration_{number}.pth.tar").touch()
+    (run / "ckpt").symlink_to(elsewhere)
+    path, part = str(run), str(run / "ckpt/iteration_3.pth.tar")
+
+    assert find_begun(path) == path
+    open_exp_dir(path, resume=True)
+    release_exp_dir(path)
+    save_checkpoint(part, {})
+    assert find_checkpoints(read_run(run))
+    os.lchown(run / "ckpt", OTHER, OTHER)
+    with pytest.raises(ConfigError, match=rf"'{run}/ckpt' is a link of user {OTHER}, which could lead the run to"):
+        open_exp_dir(path, resume=True)
+    with pytest.raises(ConfigError, match="is a link of user"):
+        read_resumable(path)
+    with pytest.raises(CheckpointError, match="is a link of user"):
+        save_checkpoint(part, {})
+    assert not find_checkpoints(read_run(run))
+    assert find_begun(path) == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_directory_that_another_user_has_put_among_those_of_many_is_not_resumed(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    os.chown(run, OTHER, OTHER)
+    assert find_begun(str(run)) == str(run)  # a directory of this user's own: a container may have written there
+    tmp_path.chmod(0o1777)  # as /tmp
+    assert find_begun(str(run)) == ""
+    with pytest.raises(ConfigError, match=rf"'{run}' is a directory of user {OTHER}"):
+        open_exp_dir(f"{run}/", resume=True)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch.serialization import get_unsafe_globals_in_checkpoint
 
+from ding_lite.utils.directory_lock import find_trap
 from ding_lite.utils.disk import describe_os_error
 from ding_lite.utils.ranks.heartbeat import writing
 from ding_lite.utils.registry import UserError
@@ -81,7 +82,10 @@ def save_checkpoint(path: str, state: dict[str, Any], record: dict[str, Any] | N
     """
     payload = {"format": FORMAT, "version": VERSION, "state": state, "record": record or {}}
     try:
-        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+        directory = os.path.dirname(os.path.abspath(path))
+        os.makedirs(directory, exist_ok=True)
+        if trap := find_trap(directory):
+            raise CheckpointError(trap.rstrip("."))
         with atomic_file(path) as file:
             _write(payload, file)
             if unsafe := get_unsafe_globals_in_checkpoint(file.name):

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from ding_lite.utils.checkpoint.file import atomic_file
-from ding_lite.utils.directory_lock import holders, lock_directory, read_json, unlock_directory
+from ding_lite.utils.directory_lock import find_trap_inside, holders, lock_directory, read_json, unlock_directory
 from ding_lite.utils.disk import describe_os_error
 from ding_lite.utils.ranks.collectives import all_gather_object, on_rank_0
 from ding_lite.utils.ranks.meeting import name_ranks
@@ -163,6 +163,8 @@ def _open(exp_name: str, resume: bool, record: dict[str, Any], known: list[str])
                 "now: where machines come and go, set exp_name to a path in a directory that all of them share."
             )
         path = before or (exp_name if resume else _make_new_dir(exp_name))
+        if trap := find_trap_inside(path):
+            raise ConfigError(f"Cannot resume '{path}': {trap}")
         _locks[path] = _lock(path)
         record["owner"] = str(there.get("owner"))
         if resume:
