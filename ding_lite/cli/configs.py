@@ -15,10 +15,11 @@ from typing import Any
 
 from easydict import EasyDict
 
-from ding_lite.cli.parsers import Command, create_whole_parser, show
+from ding_lite.cli.parsers import Command, create_whole_parser
 from ding_lite.config import schema as sc
 from ding_lite.results.table import fold_text
 from ding_lite.utils.key import SECTION, get_key
+from ding_lite.utils.printable import show
 from ding_lite.utils.registry import REGISTRIES, ConfigError, load_extra
 
 PATHS = {"FILE": "FILE", "DIR": "DIRECTORY", "PATH": "FILE"}  # placeholders of options, and what shtab completes

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from ding_lite import __version__
-from ding_lite.cli.parsers import COMMANDS, OVERRIDE, load_command, overview, parse, show
+from ding_lite.cli.parsers import COMMANDS, OVERRIDE, load_command, overview, parse
+from ding_lite.utils.printable import show
 from ding_lite.utils.ranks.interrupt import ends_at_interrupt
 from ding_lite.utils.ranks.launch_environment import LOCAL_RANK, read_launch
 from ding_lite.utils.registry import UserError, closest

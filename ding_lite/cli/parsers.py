@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import re
 import shutil
 import sys
@@ -233,14 +232,6 @@ def start(args: argparse.Namespace) -> None:
 def add_paths(parser: argparse.ArgumentParser) -> None:
     """Declare the runs to read."""
     parser.add_argument("paths", nargs="+", metavar="PATH", help="directory of a run, or one that contains runs")
-
-
-def show(text: str) -> None:
-    """Print text, safely for a terminal. It is no error if its reader, such as `head`, stops early."""
-    try:
-        print(printable_lines(text), flush=True)
-    except BrokenPipeError:  # else Python would complain again when it exits
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def show_notes(notes: Iterable[str]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ding_lite.cli.parsers import Command, add_paths, check_at_least, show, show_notes, write_file
+from ding_lite.cli.parsers import Command, add_paths, check_at_least, show_notes, write_file
 from ding_lite.results.cleaning import Removal, find_checkpoints, find_unevaluated, list_runs, remove, size_of
 from ding_lite.results.compare import (
     compare_groups,
@@ -34,7 +34,7 @@ from ding_lite.results.report import render_report
 from ding_lite.results.run import AXES, RETURN, Run, check_figure, find_directories, find_runs
 from ding_lite.results.statistics import AVERAGES
 from ding_lite.results.table import show_size
-from ding_lite.utils.printable import printable
+from ding_lite.utils.printable import printable, show
 from ding_lite.utils.registry import UserError
 
 TABLES = {".txt": "text", ".md": "markdown", ".csv": "csv"}

@@ -23,7 +23,6 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ding_lite.cli.parsers import show
 from ding_lite.config import SavedRun, compile_config, find_policy, read_file, read_saved_run
 from ding_lite.config.schema import PIPELINE_OF, TOP_KEYS
 from ding_lite.entry.agent import evaluate_checkpoint, find_pair
@@ -33,7 +32,8 @@ from ding_lite.results.run import RETURN, Evaluations, ended_before_learning, fi
 from ding_lite.results.table import Table
 from ding_lite.utils.checkpoint.run_directory import has_checkpoint, new_name, read_result
 from ding_lite.utils.directory_lock import find_trap_inside
-from ding_lite.utils.logger import console
+from ding_lite.utils.logger import ExperimentLogger, console
+from ding_lite.utils.printable import show
 from ding_lite.utils.ranks.collectives import on_rank_0
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.launch_environment import read_launch
@@ -60,6 +60,7 @@ def run(args: argparse.Namespace) -> None:
     """Carry out a command; a user's mistake ends the process with exit status 2."""
     if args.nproc > 1 or args.max_restarts > 0:
         raise SystemExit(_launch(args))
+    ExperimentLogger.copies_to_pipes = True
     with DDPContext():
         if args.mode == "eval":
             checkpoint = find_checkpoint(args.ckpt)

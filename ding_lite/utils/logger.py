@@ -27,7 +27,7 @@ from tqdm import tqdm
 
 from ding_lite.utils.checkpoint.file import atomic_file
 from ding_lite.utils.disk import describe_os_error
-from ding_lite.utils.printable import printable_lines
+from ding_lite.utils.printable import printable_lines, show
 from ding_lite.utils.ranks.heartbeat import writing
 
 COUNTS = ("envstep", "train_iter", "seconds", "time")  # keys of a line of metrics.jsonl that are not figures
@@ -39,7 +39,8 @@ class ExperimentLogger(AbstractContextManager[Any]):
     """Writes the log files and the terminal output on rank 0. Other ranks print only warnings, with their number.
 
     The terminal output goes to stderr, where it does not disturb what a script prints, and also into a file that stdout
-    is redirected into.
+    is redirected into. The command line prints nothing else, so it sets `copies_to_pipes`: then a pipe, such as that of
+    `| tee log.txt`, gets the output too; on a terminal, the pipe alone.
 
     If a file cannot be written, for instance because the disk is full, this is reported once and training continues.
 
@@ -49,11 +50,15 @@ class ExperimentLogger(AbstractContextManager[Any]):
         axis: the count on TensorBoard's horizontal axis, 'envstep' or 'train_iter'.
     """
 
+    copies_to_pipes = False
+
     def __init__(self, exp_dir: str, rank: int = 0, axis: str = "envstep") -> None:
         self._exp_dir, self._rank, self._axis = exp_dir, rank, axis
         self._result = os.path.abspath(os.path.join(exp_dir, "result.json"))  # the current directory may change
         self._complained = False
-        self._copies = rank == 0 and _stdout_is_another_file()
+        self._copies, is_pipe = _stdout_is_elsewhere() if rank == 0 else (False, False)
+        self._copies = self._copies and (self.copies_to_pipes or not is_pipe)
+        self._tells_pipe_alone = self._copies and is_pipe and sys.stderr.isatty()
         self._next_flush = 0.0  # when to flush the events, in seconds of time.monotonic()
         if rank == 0:
             events_dir = os.path.join(exp_dir, "log", "serial")
@@ -146,10 +151,11 @@ class ExperimentLogger(AbstractContextManager[Any]):
     def _say(self, message: str, level: str) -> None:
         message = printable_lines(message)
         line = message if level == "INFO" else f"{level} {message}"
-        console(line)
+        if not self._tells_pipe_alone:
+            console(line)
         if self._copies:
             with self._tolerant():
-                print(line, flush=True)
+                show(line)
         with self._tolerant():
             self._text.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {level} {message}\n".encode())
             self._text.flush()
@@ -191,13 +197,14 @@ class ExperimentLogger(AbstractContextManager[Any]):
                 console(f"WARNING cannot write to '{self._exp_dir}': {reason}; training continues unrecorded.")
 
 
-def _stdout_is_another_file() -> bool:
-    """Return whether stdout is redirected into a file, as by `> log.txt`, into which stderr does not go too."""
+def _stdout_is_elsewhere() -> tuple[bool, bool]:
+    """Return whether stdout goes into a file or a pipe into which stderr does not go too, and whether it is a pipe."""
     try:
         out, error = os.fstat(sys.stdout.fileno()), os.fstat(sys.stderr.fileno())
     except (OSError, ValueError, AttributeError):  # closed, or replaced by an object
-        return False
-    return stat.S_ISREG(out.st_mode) and not os.path.samestat(out, error)
+        return False, False
+    is_pipe = stat.S_ISFIFO(out.st_mode)
+    return (is_pipe or stat.S_ISREG(out.st_mode)) and not os.path.samestat(out, error), is_pipe
 
 
 def _plain(value: Any) -> Any:

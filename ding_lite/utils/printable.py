@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 
 def printable(text: str, keep: str = "") -> str:
     r"""Return text in which escapes such as `\n` and `\x1b` stand for characters that cannot be printed, except `keep`.
@@ -15,3 +18,11 @@ def printable(text: str, keep: str = "") -> str:
 def printable_lines(text: str) -> str:
     """Return text as `printable` does, but with its line breaks and tabs."""
     return printable(text, keep="\n\t")
+
+
+def show(text: str) -> None:
+    """Print text, safely for a terminal. It is no error if its reader, such as `head`, stops early."""
+    try:
+        print(printable_lines(text), flush=True)
+    except BrokenPipeError:  # else Python would complain again when it exits
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -48,6 +48,7 @@ def test_limits_that_a_file_defines_hold_unless_others_are_given(tmp_path: Path)
         assert done.stdout.count("executed\n") == 1
         told = result(tmp_path / name)
         assert (told["stop_reason"], told["envstep"]) == ("max_env_step", steps)
+        assert f"ended (max_env_step) at env step {steps}, " in done.stdout  # a pipe, as in `| tee log.txt`
     done = run_forked(["-m", "ding_lite", "config", str(tmp_path / "mine.py")], status=None)
     assert done.stdout.count("executed\n") == 1
     assert "limits = {'max_env_step': 80}\n" in done.stdout

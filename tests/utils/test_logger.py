@@ -46,6 +46,31 @@ def test_lines_go_to_the_terminal_and_with_the_time_to_the_file(
     assert out == err, "pytest redirects stdout into a file of its own"
 
 
+@pytest.mark.parametrize(
+    ("is_command", "terminal", "expected"),
+    [(False, True, ["", "hello\n"]), (True, False, ["hello\n"] * 2), (True, True, ["hello\n", ""])],
+)
+def test_a_pipe_gets_the_lines_of_the_command_line_and_nothing_of_a_scripts(
+    is_command: bool, terminal: bool, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe, (read, write) = os.pipe(), pty.openpty() if terminal else os.pipe()
+    with os.fdopen(pipe[1], "w") as out, os.fdopen(write, "w") as err:
+        monkeypatch.setattr("sys.stdout", out)
+        monkeypatch.setattr("sys.stderr", err)
+        monkeypatch.setattr(ExperimentLogger, "copies_to_pipes", is_command)
+        with ExperimentLogger(str(tmp_path)) as logger:
+            logger.info("hello")
+        monkeypatch.undo()
+        for end in (pipe[0], read):
+            os.set_blocking(end, False)
+        said = [os.read(pipe[0], 99) if expected[0] else b"", os.read(read, 99) if expected[1] else b""]
+        for end in (pipe[0], read):  # nothing else has arrived
+            with pytest.raises(BlockingIOError):
+                os.read(end, 1)
+            os.close(end)
+    assert [text.decode().replace("\r", "") for text in said] == expected
+
+
 def test_scalars_are_one_json_object_a_call_and_tensorboard_points(tmp_path: Path) -> None:
     with ExperimentLogger(str(tmp_path)) as logger:
         logger.scalars({"learner/loss": torch.tensor(0.5), "learner/lr": 0.25}, envstep=96, train_iter=3, seconds=1.5)
