@@ -10,6 +10,7 @@ import inspect
 import logging
 import os
 import pickle
+import secrets
 import signal
 import socket
 import sys
@@ -40,6 +41,7 @@ from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.interrupt import SIGNALS, restoring_signals
 from ding_lite.utils.ranks.launch_environment import loopback, read_launch, record_cause, set_variables
 from ding_lite.utils.ranks.meeting import host_store
+from ding_lite.utils.ranks.signing import SECRET
 from ding_lite.utils.registry import ConfigError, UserError, closest
 from ding_lite.utils.run_process import end_with_parent
 
@@ -292,6 +294,7 @@ def _environment(nproc: int) -> Iterator[None]:
     # A script ignores SIGINT for its background jobs, but runs handle it. nohup ignores SIGHUP, which is respected.
     handled = [n.name for n in FORWARDED if n in SIGNALS or signal.getsignal(n) != signal.SIG_IGN]
     variables = {"TORCHELASTIC_SIGNALS_TO_HANDLE": ",".join(handled)}
+    variables[SECRET] = os.environ.get(SECRET) or secrets.token_hex()
     if nproc > 1 and "OMP_NUM_THREADS" not in os.environ:
         variables["OMP_NUM_THREADS"] = "1"  # torchrun's default: otherwise the ranks compete for the cores
     log, silent = logging.getLogger("torch.distributed.elastic"), logging.NullHandler()

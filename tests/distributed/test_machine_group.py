@@ -31,6 +31,7 @@ from ding_lite.utils.ranks.collectives import (
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.ranks.machine_group import SLOT, describe_ranks, machine_group
+from ding_lite.utils.ranks.signing import Signer
 from tests.distributed.launcher import finish, run_ranks, say, start_by_hand
 from tests.distributed.on_ranks import call_on_ranks
 
@@ -120,6 +121,14 @@ def run_extra() -> None:
         say(f"rank {get_rank()} goes on")
 
 
+def exchange_with_a_stranger() -> str:
+    """Return the error if the other rank does not know the secret."""
+    signer = Signer(b"secret" if get_rank() == 0 else b"guess")
+    with pytest.raises(RuntimeError) as caught:
+        groups.exchange_bytes(b"bytes", signer)
+    return str(caught.value)
+
+
 def run_own_group(how: str) -> None:
     """Rank 1 of a group that the user made ends, or works for long, while rank 0 waits for it without `DDPContext`."""
     os.environ["DING_LITE_TIMEOUT"] = "3" if how == "works" else "60"
@@ -195,6 +204,11 @@ def test_a_call_that_one_rank_makes_alone_is_an_error_on_all_and_is_never_a_resu
         (line,) = (line for line in done.stderr.splitlines() if line.startswith(f"[rank {rank}]"))
         place = r"at \S+test_machine_group\.py:\d+, in \S+"
         assert re.search(rf"this rank {pair[0]} {place}, but rank {1 - rank} {pair[1]}\. Every rank", line), line
+
+
+def test_objects_of_other_machines_are_read_only_if_a_rank_has_signed_them() -> None:
+    error = "what rank {} sent is not signed with this job's secret; nothing of it was read"
+    assert call_on_ranks(exchange_with_a_stranger) == [error.format(1), error.format(0)]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import numbers
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
@@ -22,7 +21,6 @@ from ding_lite.utils.ranks.launch_environment import read_launch
 from ding_lite.utils.ranks.machine_group import SLOT, machine_group
 from ding_lite.utils.registry import UserError
 
-POLL = 0.005  # seconds between two looks at whether the other ranks have come
 Value = TypeVar("Value")
 _alone = 0  # number of nested `alone` contexts
 
@@ -92,31 +90,27 @@ def await_gpu(tensor: Tensor) -> None:
 def broadcast_object_list(objects: list[Any], src: int = 0) -> None:
     """Replace the elements of `objects`, in place, by those of rank `src`.
 
-    The objects are pickled, so all ranks must be trusted.
+    The objects are pickled, see `all_gather_object`.
     """
     if get_world_size() == 1:
         return
     if machine_group().machines == 1:
         objects[:] = machine_group().gather(objects, [src])[0]
         return
-    with waiting():
-        work = dist.all_reduce(torch.zeros(1, device=_place([])), async_op=True)
-        while not work.is_completed():  # a wait in Python: while torch waits, Python handles no signals
-            time.sleep(POLL)
-        work.wait()
-        dist.broadcast_object_list(objects, src=src)
+    objects[:] = machine_group().exchange(objects, src)[0]
 
 
 def all_gather_object(value: Any) -> list[Any]:
-    """Return the values of all ranks, in the order of ranks. They are pickled, so all ranks must be trusted."""
-    values = [value] * get_world_size()
+    """Return the values of all ranks, in the order of ranks.
+
+    They are pickled, and unpickled only if they come from this user's processes or are signed with the job's secret.
+    Several machines without a secret trust all that can reach them.
+    """
     if get_world_size() == 1:
-        return values
+        return [value]
     if machine_group().machines == 1:
         return machine_group().gather(value, range(get_world_size()))
-    with waiting():
-        dist.all_gather_object(values, value)
-    return values
+    return machine_group().exchange(value)
 
 
 def all_gather_tensor(own: Tensor) -> Tensor:

@@ -28,14 +28,21 @@ import torch.distributed.nn.functional
 from ding_lite.utils.ranks.collectives import get_rank, get_world_size
 from ding_lite.utils.ranks.heartbeat import waiting
 from ding_lite.utils.ranks.interrupt import INTERRUPTED
-from ding_lite.utils.ranks.launch_environment import Launch, read_launch, read_seconds, record_cause, set_variables
+from ding_lite.utils.ranks.launch_environment import (
+    Launch,
+    is_loopback,
+    read_launch,
+    read_seconds,
+    record_cause,
+    set_variables,
+)
 from ding_lite.utils.ranks.machine_group import leave_machine_group, watch_machine_group
 from ding_lite.utils.ranks.meeting import (
     Meeting,
+    SignedStore,
     check_versions,
     choose_backend,
     find_meeting_place,
-    is_loopback,
     loopback_interface,
     meet,
     show_place,
@@ -138,15 +145,18 @@ class DDPContext:
         if why and launch.rank == 0:
             print(f"Ranks exchange tensors of GPUs with gloo, which is slower than nccl: {why}.", file=sys.stderr)
         self._watch(meeting)
-        store = dist.PrefixStore(f"{meeting.key}/group", meeting.store)
+        # nccl's own threads ask the store too, also while another thread that has the interpreter waits for them.
+        plain = dist.PrefixStore(f"{meeting.key}/group", meeting.store)
+        self._store = SignedStore(plain, meeting.signer) if backend == "gloo" else plain
         with waiting():
-            dist.init_process_group(backend, None, TORCH_TIMEOUT, launch.world_size, launch.rank, store)
+            dist.init_process_group(backend, None, TORCH_TIMEOUT, launch.world_size, launch.rank, self._store)
 
     def _watch(self, meeting: Meeting | None) -> None:
         """Start the watchdog; inside another context, the outer one's watchdog is used."""
         if not DDPContext._watched:
             self._watchdog = Watchdog(self.timeout, self._dead_timeout, meeting)
-            watch_machine_group(self.timeout, self._watchdog.lost_others if meeting else None)
+            lost, signer = (self._watchdog.lost_others, meeting.signer) if meeting else (None, None)
+            watch_machine_group(self.timeout, lost, signer)
             self._watchdog.start()
             DDPContext._watched = True
 

@@ -6,6 +6,7 @@ torch.
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import NamedTuple
 
 LOCAL_RANK = re.compile(r"--local[-_]rank=")  # torch.distributed.launch gives it to scripts; LOCAL_RANK says the same
@@ -104,6 +106,13 @@ def loopback() -> str:
     return "::1"
 
 
+def is_loopback(addr: str) -> bool:
+    """Return whether an address can only mean this machine. Host names other than localhost may mean more elsewhere."""
+    with suppress(ValueError):
+        return ipaddress.ip_address(addr).is_loopback
+    return addr == "localhost"
+
+
 def usable_cores() -> int:
     """Return the number of cores of this machine that this process may run on."""
     return len(os.sched_getaffinity(0))
@@ -121,6 +130,16 @@ def read_seconds(name: str, default: str, given: float | None = None) -> float:
     return float(text)
 
 
+def sibling_error_file(launch: Launch, rank: int) -> str:
+    """Return the error file of a rank that this process's launcher has started too; empty if there is none.
+
+    torch's launcher has a folder for each of its ranks, named by the local rank; this process knows only its own.
+    """
+    own, local = Path(os.environ.get("TORCHELASTIC_ERROR_FILE", "")), launch.local_rank + rank - launch.rank
+    known = own.parent.name == str(launch.local_rank) and 0 <= local < launch.local_world_size
+    return str(own.parent.parent / str(local) / own.name) if known else ""
+
+
 def record_cause(
     cause: str, path: str | None = None, trace: str = "", mistake: str = "", lost_peer: bool = False
 ) -> None:
@@ -128,12 +147,12 @@ def record_cause(
 
     Args:
         cause: one line.
-        path: the error file; None: this rank's own.
+        path: the error file; None: this rank's own; empty: there is none.
         trace: the traceback; torch's launcher would print it instead of the cause.
         mistake: the message of a `UserError`, if that is the cause.
         lost_peer: the rank ends because it lost another one.
     """
-    path = path or os.environ.get("TORCHELASTIC_ERROR_FILE")
+    path = os.environ.get("TORCHELASTIC_ERROR_FILE") if path is None else path
     if path:
         own = {"traceback": trace, "mistake": mistake, "lost_peer": lost_peer}
         more = {"py_callstack": cause, "timestamp": str(int(time.time())), **own}

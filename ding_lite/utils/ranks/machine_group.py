@@ -31,6 +31,7 @@ import torch.distributed as dist
 from ding_lite.utils.ranks.heartbeat import progress, waiting
 from ding_lite.utils.ranks.launch_environment import read_seconds, usable_cores
 from ding_lite.utils.ranks.meeting import Peer, check_versions, describe_rank
+from ding_lite.utils.ranks.signing import Signer, given_secret
 from ding_lite.utils.registry import UserError
 
 SLOT = 1 << 16  # bytes that a rank can give to one collective
@@ -41,7 +42,7 @@ ASKED = 4  # index in a rank's cells of `progress.asked`
 KINDS = ("barrier", "sum", "sum over machines", "average", "exchange of objects")
 BARRIER, SUM, JOIN, AVERAGE, EXCHANGE = range(len(KINDS))
 TOKEN = 8  # bytes of a random token, by which ranks find out whether they share memory
-MESSAGE = 1 << 12  # bytes in which a rank describes itself
+POLL = 0.005  # seconds between two looks at whether the other ranks have come
 SPINS = 2000  # polls of a cell, 0.1 ms, before the core is yielded
 YIELD = 0.002  # seconds in which a waiting rank only yields its core, before it sleeps
 CROWDED = 0.0001  # YIELD with more ranks than cores: Linux may not yield to a rank of another session
@@ -64,6 +65,7 @@ class MachineGroup:
         memory: zeros, `size_of(L)` bytes that all ranks of this machine map; None if L is 1.
         timeout: seconds that a wait may take.
         lost: returns whether another rank is known to be lost, so that waiting for it is pointless.
+        signer: of what is sent to other machines.
 
     Attributes:
         ranks: the global ranks of this machine, in ascending order.
@@ -74,7 +76,9 @@ class MachineGroup:
         met: barriers so far; each other collective here has one too.
     """
 
-    def __init__(self, groups: list[list[Peer]], memory: Any, timeout: float, lost: Callable[[], bool]) -> None:
+    def __init__(
+        self, groups: list[list[Peer]], memory: Any, timeout: float, lost: Callable[[], bool], signer: Signer
+    ) -> None:
         rank = dist.get_rank()
         # A strong reference would keep the group's threads after destroy_process_group.
         self.world = weakref.ref(dist.group.WORLD)
@@ -97,7 +101,7 @@ class MachineGroup:
         self._turn, self.met = 0, 0
         crowded = size > usable_cores()
         self._spins, self._yield = (0, CROWDED) if crowded else (SPINS, YIELD)
-        self._timeout, self._lost = timeout, lost
+        self._timeout, self._lost, self._signer = timeout, lost, signer
 
     def barrier(self, kind: int = BARRIER, length: int = 0) -> None:
         """Wait until every rank of this machine calls this with the same kind and length.
@@ -216,6 +220,15 @@ class MachineGroup:
             start, longest = start + room, max(sizes)
         return [pickle.loads(whole) for whole in found]
 
+    def exchange(self, value: Any, src: int | None = None) -> list[Any]:
+        """Return the objects of all ranks of all machines, or only that of the global rank `src`; they are pickled.
+
+        Raises:
+            RuntimeError: an object was not signed by a rank of this job.
+        """
+        data = pickle.dumps(value) if src in (None, dist.get_rank()) else b""
+        return [pickle.loads(whole) for whole in exchange_bytes(data, self._signer, src)]
+
     def allocate(self, length: int) -> Any:
         """Return zeros of `length` bytes that all ranks of this machine map; None on all of them if that fails."""
         descriptor = create_memory(length) if self.index == 0 else None
@@ -254,7 +267,7 @@ def size_of(size: int) -> int:
     return size * (LINE * 8 + 2 * SLOT)
 
 
-def _share() -> tuple[list[list[Peer]], Any]:
+def _share(signer: Signer) -> tuple[list[list[Peer]], Any]:
     """Return the ranks of each machine, and the memory of this one; a collective call.
 
     Ranks with the same machine id are assumed to share memory. This is verified: each writes a random token, which all
@@ -264,7 +277,7 @@ def _share() -> tuple[list[list[Peer]], Any]:
         UserError: the ranks have different versions of a package.
     """
     rank = dist.get_rank()
-    peers = [Peer(*fields) for fields in _gather(describe_rank(rank))]
+    peers = [Peer(*fields) for fields in _gather(describe_rank(rank), signer)]
     check_versions(peers)
     groups: dict[str, list[Peer]] = {}
     for peer in peers:
@@ -272,17 +285,17 @@ def _share() -> tuple[list[list[Peer]], Any]:
     near = next(group for group in groups.values() if peers[rank] in group)
     length, first = size_of(len(near)), len(near) * LINE * 8
     descriptor = create_memory(length) if peers[rank] == near[0] and len(near) > 1 else None
-    there = _gather(descriptor)[near[0].rank]
+    there = _gather(descriptor, signer)[near[0].rank]
     memory = None if there is None else map_memory(near[0].pid, there, length)
     places = [slice(first + place * SLOT, first + place * SLOT + TOKEN) for place in range(len(near))]
     token = secrets.token_bytes(TOKEN)
     if memory is not None:
         memory[places[near.index(peers[rank])]] = token
-    tokens = _gather(token.hex())  # now all have written
-    shares = _gather(
-        memory is not None
-        and all(memory[place].hex() == tokens[peer.rank] for place, peer in zip(places, near, strict=True))
+    tokens = _gather(token.hex(), signer)  # now all have written
+    found = memory is not None and all(
+        memory[place].hex() == tokens[peer.rank] for place, peer in zip(places, near, strict=True)
     )
+    shares = _gather(found, signer)
     if descriptor is not None:
         os.close(descriptor)  # the memory lasts as long as a process maps it, however that process ends
     machines: list[list[Peer]] = []
@@ -291,20 +304,42 @@ def _share() -> tuple[list[list[Peer]], Any]:
     return machines, memory if all(shares[peer.rank] for peer in near) else None
 
 
-def _gather(value: Any) -> list[Any]:
-    """Return the values of all ranks as JSON gives them back; a collective call that unpickles nothing.
+def _gather(value: Any, signer: Signer) -> list[Any]:
+    """Return the values of all ranks as JSON gives them back; a collective call that unpickles nothing."""
+    return [json.loads(data) for data in exchange_bytes(json.dumps(value).encode(), signer)]
+
+
+def exchange_bytes(own: bytes, signer: Signer, src: int | None = None) -> list[bytes]:
+    """Return the bytes of all ranks, or only those of rank `src`; a collective call that unpickles nothing.
 
     Raises:
-        ValueError: a value is too long.
+        RuntimeError: some were not signed by that rank for this exchange.
     """
-    text = json.dumps(value).encode().ljust(MESSAGE)
-    if len(text) > MESSAGE:
-        raise ValueError(f"expected at most {MESSAGE} bytes, got {len(text)}: {text[:100]!r}...")
-    own = torch.frombuffer(bytearray(text), dtype=torch.uint8).to("cuda" if dist.get_backend() == "nccl" else "cpu")
-    rows = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+    rank, size = dist.get_rank(), dist.get_world_size()
+    sources = range(size) if src is None else [src]
+    signer.turn += 1
+    message = signer.sign(own, f"{signer.turn}/{rank}") if rank in sources else b""
+    length_R = torch.zeros(size, dtype=torch.int64, device="cuda" if dist.get_backend() == "nccl" else "cpu")
+    length_R[rank] = len(message)
     with waiting():
-        dist.all_gather(rows, own)
-        return [json.loads(bytes(row.tolist())) for row in rows]
+        work = dist.all_reduce(length_R, async_op=True)
+        while not work.is_completed():  # a wait in Python: while torch waits, Python handles no signals
+            time.sleep(POLL)
+        work.wait()
+        lengths = length_R.tolist()
+        rows = [torch.zeros(max(lengths), dtype=torch.uint8, device=length_R.device) for _ in sources]
+        sent = torch.frombuffer(bytearray(message.ljust(max(lengths))), dtype=torch.uint8).to(length_R.device)
+        if src is None:
+            dist.all_gather(rows, sent)
+        else:
+            rows = [sent]
+            dist.broadcast(sent, src=src)
+        found = [row[: lengths[source]].cpu().numpy().tobytes() for row, source in zip(rows, sources, strict=True)]
+    data = [signer.verify(text, f"{signer.turn}/{source}") for text, source in zip(found, sources, strict=True)]
+    for source, part in zip(sources, data, strict=True):
+        if part is None:
+            raise RuntimeError(f"what rank {source} sent is not signed with this job's secret; nothing of it was read")
+    return [part for part in data if part is not None]
 
 
 @dataclass
@@ -314,6 +349,7 @@ class _Present:
     group: MachineGroup | None = None
     timeout: float | None = None
     lost: Callable[[], bool] | None = None
+    signer: Signer | None = None
 
 
 _present = _Present()
@@ -325,28 +361,33 @@ def machine_group() -> MachineGroup:
     There must be a process group, and this process must not be in a block of `alone`.
     """
     if _present.group is None or _present.group.world() is not dist.group.WORLD:
-        machines, memory = _share()
+        signer = _present.signer or Signer(given_secret())
+        machines, memory = _share(signer)
         timeout = math.inf if _present.lost else _present.timeout or read_seconds("DING_LITE_TIMEOUT", "600")
-        _present.group = MachineGroup(machines, memory, timeout, _present.lost or (lambda: False))
+        _present.group = MachineGroup(machines, memory, timeout, _present.lost or (lambda: False), signer)
         asked, *progress.near = _present.group.requests()
         asked[0], progress.asked = progress.asked[0], asked
     return _present.group
 
 
-def watch_machine_group(timeout: float | None, lost: Callable[[], bool] | None = None) -> None:
-    """Choose how long the next machine group waits.
+def watch_machine_group(
+    timeout: float | None, lost: Callable[[], bool] | None = None, signer: Signer | None = None
+) -> None:
+    """Choose how long the next machine group waits, and how it signs.
 
-    `timeout` is in seconds; None: the environment variable DING_LITE_TIMEOUT, else 600. `lost` returns whether another
-    rank is lost. It replaces the time-out: a watchdog decides.
+    Args:
+        timeout: in seconds; None: the environment variable DING_LITE_TIMEOUT, else 600.
+        lost: returns whether another rank is lost. It replaces the time-out: a watchdog decides.
+        signer: of the meeting; None: with the secret in the environment, if there is one.
     """
-    _present.timeout, _present.lost = timeout, lost
+    _present.timeout, _present.lost, _present.signer = timeout, lost, signer
 
 
 def leave_machine_group() -> None:
     """Leave the machine group, if there is one: other ranks that wait for this one get an error."""
     if _present.group is not None:
         _present.group.leave()
-    _present.group = _present.timeout = _present.lost = None
+    _present.group = _present.timeout = _present.lost = _present.signer = None
 
 
 def create_memory(length: int) -> int | None:
@@ -366,8 +407,9 @@ def map_memory(pid: int, descriptor: int, length: int) -> mmap.mmap | None:
     with suppress(OSError, ValueError):
         opened = os.open(f"/proc/{pid}/fd/{descriptor}", os.O_RDWR)
         try:
-            # What ranks exchange there is unpickled.
-            return mmap.mmap(opened, length) if os.fstat(opened).st_uid == os.geteuid() else None
+            # What ranks exchange there is unpickled; and no file that has a name may be written to.
+            found = os.fstat(opened)
+            return mmap.mmap(opened, length) if (found.st_uid, found.st_nlink) == (os.geteuid(), 0) else None
         finally:
             os.close(opened)
     return None

@@ -2,15 +2,13 @@
 
 A description has the process, the machine, the versions and the GPU of a rank.
 
-The store holds text and JSON. Nothing that comes from it is unpickled, because everybody who reaches its port can write
-into it. The store of a job of one machine listens only on the loopback address.
+Everybody who reaches the store's port can write into it. Therefore descriptions are signed, see `signing`, and nothing
+that comes from it is unpickled. The store of a job of one machine listens only on the loopback address.
 """
 
 from __future__ import annotations
 
 import errno
-import ipaddress
-import json
 import os
 import platform
 import socket
@@ -18,7 +16,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,14 +25,17 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from ding_lite.utils.ranks.launch_environment import Launch
+from ding_lite.utils.ranks.launch_environment import Launch, is_loopback
+from ding_lite.utils.ranks.signing import Signer, ask_for_secret, given_secret, handing_out, is_handed_out
 from ding_lite.utils.registry import UserError
 
 FIRST_MESSAGE = 10.0  # seconds after which a rank says for whom it waits
-POLL = 0.02  # seconds between two looks at the store
+POLL = 0.02  # seconds between two looks at the store, of at most CROWD ranks; of more, it is proportionally longer
+CROWD = 64
 MOST = 2.0  # seconds that one look may take; whatever is above, the process was suspended
 GOODBYE = 5.0  # seconds that rank 0, whose end may close the store, waits until the others have read it
 NEWEST = "ding_lite/meeting"  # the key that holds the name of the newest meeting
+UNSIGNED = "what stands in its place is not signed with this job's secret, see DING_LITE_SECRET"
 ORDERED: tuple[str, ...] = ("x86_64", "AMD64")  # processors that preserve the order of writes
 SHOWN_VALUES = 3  # largest number of values that a message lists
 
@@ -51,10 +52,64 @@ class Meeting(NamedTuple):
     key: str  # the prefix of all keys of this meeting, which no earlier one had
     peers: list[Peer]  # all ranks
     keeper: Peer  # the process that keeps the store: rank 0, or the launcher that started it
+    signer: Signer  # of the messages of this meeting
 
     def connect(self, timeout: float) -> dist.TCPStore:
         """Return a connection of its own to the store, because a pending request blocks all others of a connection."""
         return _connect(self.store.host, self.store.port, timeout)
+
+
+class SignedStore(dist.Store):
+    """The store of a meeting, for gloo: an address counts only if a rank of this meeting has signed it.
+
+    torch keeps no reference to this object, so the caller has to, for as long as the process group exists.
+    """
+
+    def __init__(self, store: Any, signer: Signer) -> None:
+        super().__init__()
+        self._store, self._signer = store, signer
+
+    def set(self, key: str, value: str | bytes) -> None:
+        """Sign a value and write it."""
+        self._store.set(key, self._sign(value, key))
+
+    def get(self, key: str) -> bytes:
+        """Wait for a value and return it.
+
+        Raises:
+            RuntimeError: it is not signed.
+        """
+        return self._verify(self._store.get(key), key)
+
+    def compare_set(self, key: str, expected: str | bytes, value: str | bytes) -> bytes:
+        """Sign a value and write it, if the expected one is there, or none if that is empty; return what is there."""
+        before = self._sign(expected, key) if expected else expected
+        return self._verify(self._store.compare_set(key, before, self._sign(value, key)), key)
+
+    def check(self, keys: list[str]) -> bool:
+        """Return whether all keys exist."""
+        return self._store.check(keys)
+
+    def wait(self, keys: list[str], timeout: timedelta = timedelta(days=1)) -> None:
+        """Wait for keys."""
+        self._store.wait(keys, timeout)
+
+    def add(self, key: str, amount: int) -> int:
+        """Add to a counter and return it."""
+        return self._store.add(key, amount)
+
+    def delete_key(self, key: str) -> bool:
+        """Delete a key and return whether it existed."""
+        return self._store.delete_key(key)
+
+    def _sign(self, value: str | bytes, key: str) -> Any:  # torch takes bytes, in spite of its hints
+        return self._signer.sign(value.encode() if isinstance(value, str) else value, key)
+
+    def _verify(self, message: bytes, key: str) -> bytes:
+        data = message if message.isdigit() else self._signer.verify(message, key)  # a counter of `add` is not signed
+        if data is None:
+            raise RuntimeError(f"what stands at {key} in the store is not signed with this job's secret")
+        return data
 
 
 class _Wait:
@@ -62,23 +117,24 @@ class _Wait:
 
     def __init__(self, launch: Launch, timeout: float) -> None:
         self._launch, self._timeout, self._waited, self._announced = launch, timeout, 0.0, False
-        self._last = time.monotonic()
+        self._last, self._poll = time.monotonic(), poll_period(launch.world_size)
 
     def pause(self, missing: Callable[[], Sequence[int]], why: str = "") -> None:
-        """Wait a moment; `missing` returns the ranks that have not come yet.
+        """Wait a moment; `missing` returns the ranks that have not come yet, which may be none by now.
 
         Raises:
             RuntimeError: the time-out has passed.
         """
-        time.sleep(POLL)
+        time.sleep(self._poll)
         now = time.monotonic()
         self._waited += min(now - self._last, MOST)
         self._last = now
-        if self._waited >= self._timeout:
-            raise RuntimeError(f"{name_ranks(missing())} did not come{why and f': {why}'}")
-        if self._waited >= FIRST_MESSAGE and not self._announced:
-            self._announced = True
-            ranks, size = missing(), self._launch.world_size
+        late = self._waited >= self._timeout
+        ranks = missing() if late or (self._waited >= FIRST_MESSAGE and not self._announced) else []
+        if ranks and late:
+            raise RuntimeError(f"{name_ranks(ranks)} did not come{why and f': {why}'}")
+        if ranks:
+            self._announced, size = True, self._launch.world_size
             sys.stderr.write(
                 f"[rank {self._launch.rank}] waiting for {len(ranks)} of {size} ranks at {show_place(self._launch)} "
                 f"({name_ranks(ranks)}{why and f': {why}'}). If this should be a single process, unset RANK and "
@@ -86,16 +142,14 @@ class _Wait:
             )
 
 
+def poll_period(world_size: int) -> float:
+    """Return the seconds between two looks at the store: however many ranks look, its one thread keeps up."""
+    return POLL * max(1, world_size / CROWD)
+
+
 def show_place(launch: Launch) -> str:
     """Return where the ranks meet, as HOST:PORT."""
     return f"[{launch.addr}]:{launch.port}" if ":" in launch.addr else f"{launch.addr}:{launch.port}"
-
-
-def is_loopback(addr: str) -> bool:
-    """Return whether an address can only mean this machine. Host names other than localhost may mean more elsewhere."""
-    with suppress(ValueError):
-        return ipaddress.ip_address(addr).is_loopback
-    return addr == "localhost"
 
 
 def loopback_interface() -> str:
@@ -184,44 +238,81 @@ def meet(launch: Launch, timeout: float, prepared: Mapping[str, str]) -> Meeting
     wait, me = _Wait(launch, timeout), describe_rank(launch.rank)
     store = _open_store(launch, timeout, wait)
     if launch.rank > 0:
-        key = _join(store, launch, me, wait)
+        meeting = _join(store, launch, me, wait)
     else:
-        key = f"ding_lite/{uuid.uuid4().hex}"
-        for name, value in prepared.items():
-            store.set(f"{key}/{name}", value)
-        store.set(NEWEST, key)
-        while missing := _missing(store, key, range(1, launch.world_size)):
-            wait.pause(lambda: missing)
-        keeper = describe_process(-1, os.getppid()) if _launcher_keeps_store() else me
-        others = [json.loads(store.get(f"{key}/is/{rank}")) for rank in range(1, launch.world_size)]
-        store.set(f"{key}/all", json.dumps([keeper, me, *others]))
-    keeper, *peers = (Peer(*fields) for fields in json.loads(store.get(f"{key}/all")))
-    store.add(f"{key}/read", 1)
-    end = time.monotonic() + GOODBYE
-    while launch.rank == 0 and store.add(f"{key}/read", 0) < launch.world_size and time.monotonic() < end:
+        with handing_out(launch.port) if is_handed_out(launch) else nullcontext(given_secret()) as secret:
+            meeting = _invite(store, launch, me, wait, Signer(secret), prepared)
+    read, end = f"{meeting.key}/read", time.monotonic() + GOODBYE
+    store.add(read, 1)
+    while launch.rank == 0 and store.add(read, 0) < launch.world_size and time.monotonic() < end:
         time.sleep(POLL)
-    return Meeting(launch, store, key, peers, keeper)
+    return meeting
+
+
+def _invite(
+    store: dist.TCPStore, launch: Launch, me: Peer, wait: _Wait, signer: Signer, prepared: Mapping[str, str]
+) -> Meeting:
+    """Name a meeting, as rank 0, and wait until all others have described themselves in it."""
+    key, others = f"ding_lite/{uuid.uuid4().hex}", range(1, launch.world_size)
+    for name, value in prepared.items():
+        store.set(f"{key}/{name}", value)
+    store.set(NEWEST, signer.dump(key, NEWEST))
+    signer, keys = signer.derive(key), [f"{key}/is/{rank}" for rank in others]
+    found: list[Any] = []  # once all have come, the descriptions; None instead of one that is not signed
+
+    def missing() -> Sequence[int]:
+        unsigned = [rank for rank, fields in zip(others, found, strict=False) if fields is None]
+        return unsigned or _missing(store, key, others)
+
+    while not found or None in found:
+        wait.pause(missing, UNSIGNED if found else "")
+        if store.check(keys):
+            texts = store.multi_get(keys)
+            found = [signer.load(text, f"is/{rank}") for rank, text in zip(others, texts, strict=True)]
+    keeper = describe_process(-1, os.getppid()) if _launcher_keeps_store() else me
+    store.set(f"{key}/all", signer.dump([keeper, me, *found], "all"))
+    return Meeting(launch, store, key, [me, *(Peer(*fields) for fields in found)], keeper, signer)
 
 
 def _missing(store: dist.Store, key: str, ranks: Sequence[int]) -> list[int]:
-    return [rank for rank in ranks if not store.check([f"{key}/is/{rank}"])]
+    """Return the ranks that have not described themselves, with few requests if these are few."""
+    if not ranks or store.check([f"{key}/is/{rank}" for rank in ranks]):
+        return []
+    half = len(ranks) // 2
+    return _missing(store, key, ranks[:half]) + _missing(store, key, ranks[half:]) if half else list(ranks)
 
 
-def _join(store: dist.Store, launch: Launch, me: Peer, wait: _Wait) -> str:
-    """Describe this rank in the next meeting, wait until it has taken place, and return its key."""
-    key = ""
+def _join(store: dist.TCPStore, launch: Launch, me: Peer, wait: _Wait) -> Meeting:
+    """Describe this rank in the next meeting, and wait until it has taken place."""
+    key, seen, why, signer = "", b"", "", Signer(b"")
+    others = [rank for rank in range(1, launch.world_size) if rank != launch.rank]
 
-    def missing() -> list[int]:
-        others = [rank for rank in range(1, launch.world_size) if rank != launch.rank]
-        return _missing(store, key, others) if key else [0]
+    def missing() -> Sequence[int]:  # rank 0 may be lost after all have come
+        return (_missing(store, key, others) if key and not why else []) or [0]
 
-    while not (key and store.check([f"{key}/all"])):
-        newest = store.get(NEWEST).decode() if store.check([NEWEST]) else key
-        if newest != key and not store.check([f"{newest}/all"]):
-            key = newest
-            store.set(f"{key}/is/{launch.rank}", json.dumps(me))
-        wait.pause(missing)
-    return key
+    while True:
+        if key and store.check([f"{key}/all"]):
+            everyone = signer.load(store.get(f"{key}/all"), "all")
+            keeper, *peers = (Peer(*fields) for fields in everyone or [me])
+            if peers and peers[launch.rank][:3] == me[:3]:  # else it is an old message
+                return Meeting(launch, store, key, peers, keeper, signer)
+        newest = store.get(NEWEST) if store.check([NEWEST]) else seen
+        if newest != seen:
+            name, inviter, why = _read_invitation(launch, newest)
+            if name and not store.check([f"{name}/all"]):
+                key, seen, signer = name, newest, inviter.derive(name)
+                store.set(f"{key}/is/{launch.rank}", signer.dump(me, f"is/{launch.rank}"))
+        wait.pause(missing, why)
+
+
+def _read_invitation(launch: Launch, message: bytes) -> tuple[str, Signer, str]:
+    """Return the name of the newest meeting and who signed it; or why it is not rank 0's."""
+    try:
+        signer = Signer(ask_for_secret(launch.port) if is_handed_out(launch) else given_secret())
+    except OSError as error:
+        return "", Signer(b""), f"it hands out no secret: {error.strerror or error}"
+    name = signer.load(message, NEWEST)
+    return name or "", signer, "" if name else UNSIGNED
 
 
 class Peer(NamedTuple):
@@ -232,7 +323,6 @@ class Peer(NamedTuple):
     born: str  # start time of the process, which tells it from a later one with the same id
     host: str  # name of its machine
     machine: str  # ranks with the same value see each other's processes
-    error_file: str = ""  # file in which the launcher looks for the cause of a failure; may be empty
     versions: Mapping[str, str] = {}  # versions of the packages that compute
     gpu: str = ""  # id of the GPU that it uses; empty if it has none
     nccl: bool = True  # whether its torch has nccl
@@ -245,17 +335,29 @@ class Peer(NamedTuple):
     @property
     def state(self) -> str:
         """The state letter of the process, on its own machine; empty if it has ended."""
-        state, born = process_state(self.pid)
+        state, born, _ = process_state(self.pid)
         return state if born == self.born else ""
 
+    @property
+    def is_sibling(self) -> bool:
+        """Whether it runs on this machine as this process's user, and the same launcher has started both."""
+        try:
+            user = os.stat(f"/proc/{self.pid}").st_uid
+        except OSError:
+            return False
+        return user == os.geteuid() and process_state(self.pid)[1:] == (self.born, os.getppid())
 
-def process_state(pid: int) -> tuple[str, str]:
-    """Return the state letter and start time of a process; empty if it has ended. Without /proc, all seem to run."""
+
+def process_state(pid: int) -> tuple[str, str, int]:
+    """Return the state letter, start time and parent of a process; empty and 0 if it has ended.
+
+    Without /proc, all seem to run.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:
-        return ("", "") if Path("/proc/self/stat").exists() else ("?", "")
-    return ("", "") if fields[0] in "ZX" else (fields[0], fields[19])
+        return ("", "", 0) if Path("/proc/self/stat").exists() else ("?", "", 0)
+    return ("", "", 0) if fields[0] in "ZX" else (fields[0], fields[19], int(fields[1]))
 
 
 def machine_id() -> str:
@@ -279,10 +381,9 @@ def describe_rank(rank: int) -> Peer:
         device = torch.cuda.current_device()
         gpu = str(getattr(torch.cuda.get_device_properties(device), "uuid", f"{machine_id()} {device}"))
     versions = {"ding_lite": sys.modules["ding_lite"].__version__, "torch": torch.__version__, "numpy": np.__version__}
-    file = os.environ.get("TORCHELASTIC_ERROR_FILE", "")
     nccl, ordered = dist.is_nccl_available(), platform.machine() in ORDERED
     peer = describe_process(rank, os.getpid())
-    return peer._replace(error_file=file, versions=versions, gpu=gpu, nccl=nccl, ordered=ordered)
+    return peer._replace(versions=versions, gpu=gpu, nccl=nccl, ordered=ordered)
 
 
 def check_versions(peers: Sequence[Peer]) -> None:

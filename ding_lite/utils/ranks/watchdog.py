@@ -11,11 +11,13 @@ as lost:
 * a machine without a report for `dead_timeout`, or the store if it cannot be reached for that time.
 
 A rank that loses another prints one line and waits `EXIT_DELAY`, so that the launcher sees the lost rank first.
+
+What stands in the store counts only if a rank of this meeting has signed it, and names no file. A process is killed
+only if this process's launcher has started it too.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -31,7 +33,7 @@ from typing import NamedTuple
 import torch.distributed as dist
 
 from ding_lite.utils.ranks.heartbeat import heartbeat, progress, waiting, writing
-from ding_lite.utils.ranks.launch_environment import record_cause
+from ding_lite.utils.ranks.launch_environment import record_cause, sibling_error_file
 from ding_lite.utils.ranks.meeting import Meeting, Peer, show_place
 
 INTERVAL = 1.0  # seconds between two checks
@@ -43,7 +45,7 @@ MACHINE_SILENCE_TIMEOUT = 4.0  # seconds without a report after which, in that s
 NOTICE = 1.5 * INTERVAL  # seconds: every rank reads the reports at least once in this time
 LEAVE_POLL_PERIOD = 0.2  # seconds: a rank that waits for all others to leave checks several times in this time
 JOIN_STEP = 0.25  # seconds
-NO_CAUSE, STATUS_0 = "-", "status 0"
+NOTHING, STATUS_0 = "-", "status 0"
 
 
 class Beat(NamedTuple):
@@ -62,7 +64,7 @@ FIRST_BEAT = Beat(1, "", 0, False, "")
 
 def first_reports(world_size: int) -> dict[str, str]:
     """Return the keys of a meeting that `Watchdog` uses, and their first values: every key that is read exists."""
-    return {"cause": NO_CAUSE} | {str(rank): json.dumps(FIRST_BEAT) for rank in range(world_size)}
+    return dict.fromkeys(("cause", *map(str, range(world_size))), NOTHING)
 
 
 def _bounded(call: Callable[[], None], seconds: float) -> None:
@@ -101,11 +103,12 @@ class Watchdog:
         self._store: dist.Store | None = None
         self._reached = 0.0  # value of the clock when this rank last reached the store
         self._number, self._left = 1, ""
-        self._published = NO_CAUSE  # the cause that any rank has published
+        self._published = ""  # the cause that any rank has published
         self._cause, self._found = "", threading.Event()
         if meeting is not None:
             self._key, self._peers, self._keeper = meeting.key, meeting.peers, meeting.keeper
-            self._rank, self._size = meeting.launch.rank, meeting.launch.world_size
+            self._signer = meeting.signer
+            self._launch, self._rank, self._size = meeting.launch, meeting.launch.rank, meeting.launch.world_size
             self._hosts_store, self._place = self._keeper.rank == self._rank, show_place(meeting.launch)
             self._silence = max(dead_timeout / 2, dead_timeout - EXIT_DELAY - 2 * INTERVAL)
             self._beats, self._heard = [FIRST_BEAT] * self._size, [0.0] * self._size
@@ -128,7 +131,7 @@ class Watchdog:
         self._number += 1
         stalled = round(self._clock - self._progressed)
         beat = Beat(self._number, progress.stage, stalled, waiting().depth > 0, self._left, progress.asked[0])
-        store.set(f"{self._key}/{self._rank}", json.dumps(beat))
+        store.set(f"{self._key}/{self._rank}", self._signer.dump(beat, str(self._rank)))
 
     # The thread.
 
@@ -214,7 +217,7 @@ class Watchdog:
         # Found before the reports are read: one that reports and ends in between has given its cause.
         gone = {peer.rank for peer in self._peers if self._near(peer) and not peer.state}
         error = self._exchange()
-        if self._published != NO_CAUSE:
+        if self._published:
             return self._published
         if error and self._keeper.rank == 0 and self._beats[0].left:  # nobody can report without a store
             return self._judge(self._peers[0], gone=False)
@@ -239,11 +242,13 @@ class Watchdog:
             self._store = None
             return errors[-1]
         self._reached = self._clock
-        *texts, self._published = (text.decode() for text in news)
+        *texts, cause = news
+        self._published = self._signer.load(cause, "cause") or ""
         for rank, text in enumerate(texts):
-            beat = Beat(*json.loads(text))
-            if beat.number != self._beats[rank].number:
-                self._heard[rank] = self._clock
+            beat = Beat(*(self._signer.load(text, str(rank)) or FIRST_BEAT))
+            if beat.number <= self._beats[rank].number:  # there is no new one
+                continue
+            self._heard[rank] = self._clock
             if rank != self._rank:
                 progress.others_asked = max(progress.others_asked, beat.asked)
             self._beats[rank] = beat
@@ -259,9 +264,13 @@ class Watchdog:
             errors.append(str(error).partition("\n")[0])
 
     def _publish(self, cause: str) -> None:
-        """Tell all ranks the cause, unless an earlier one is known."""
+        """Tell all ranks the cause, unless a rank has told one before."""
         with suppress(RuntimeError):
-            self._connect().compare_set(f"{self._key}/cause", NO_CAUSE, cause)
+            store, key = self._connect(), f"{self._key}/cause"
+            before = store.get(key)
+            if self._signer.load(before, "cause") is None:
+                message = self._signer.dump(cause, "cause")
+                store.compare_set(key, before, message)  # type: ignore[arg-type]  # bytes, in spite of torch's hints
 
     def _near(self, peer: Peer) -> bool:
         return peer.machine == self._peers[self._rank].machine
@@ -294,12 +303,18 @@ class Watchdog:
 
     def _describe_stuck(self, peer: Peer) -> str:
         how = "its process is stopped" if peer.state in ("T", "t") else "a call keeps the interpreter from running"
-        return f"{peer} gave no sign of life for {self._timeout:g} s ({how}); killed"
+        end = "killed" if peer.is_sibling else "another launcher started it, so end it yourself"
+        return f"{peer} gave no sign of life for {self._timeout:g} s ({how}); {end}"
 
     def _kill(self, peer: Peer, cause: str) -> str:
-        record_cause(cause, peer.error_file)
         with suppress(OSError):
-            os.kill(peer.pid, signal.SIGKILL)
+            process = os.pidfd_open(peer.pid)  # no later process with this id
+            try:
+                if peer.is_sibling:
+                    record_cause(cause, sibling_error_file(self._launch, peer.rank))
+                    signal.pidfd_send_signal(process, signal.SIGKILL)
+            finally:
+                os.close(process)
         return cause
 
     def _end_lost(self, cause: str) -> None:
@@ -341,11 +356,11 @@ class Watchdog:
             deadline = time.monotonic() + LAST_WORD
             with suppress(RuntimeError):  # the store may be gone
                 if self._rank == 0:
-                    store.set(key, mistake)
+                    store.set(key, self._signer.sign(mistake.encode(), "mistake").decode())
                 while not store.check([key]) and time.monotonic() < deadline:
                     time.sleep(LEAVE_POLL_PERIOD / 10)
                 if store.check([key]):
-                    found.append(store.get(key).decode())
+                    found.append((self._signer.verify(store.get(key), "mistake") or b"").decode())
 
         _bounded(partial(ask, self._store), LAST_WORD + NOTICE)
         return "".join(found)
