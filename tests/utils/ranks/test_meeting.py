@@ -9,12 +9,16 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch.distributed as dist
 
 from ding_lite.utils import DDPContext
+from ding_lite.utils.ranks.launch_environment import Launch
+from ding_lite.utils.ranks.meeting import NEWEST, host_store, meet
+from ding_lite.utils.ranks.signing import Signer, handing_out
 from tests.distributed.launcher import finish, free_port, start, start_by_hand, start_forked
 
 TWICE = """
@@ -59,6 +63,21 @@ def test_a_rank_says_for_whom_it_waits_and_can_be_interrupted(rank: int, missing
         "unset RANK and WORLD_SIZE.\n"
     )
     assert (done.returncode, done.stderr) == (130, "Interrupted.\n")
+
+
+def test_ranks_wait_for_rank_0_if_it_is_lost_after_all_have_come_and_meet_the_next_one() -> None:
+    store = host_store("127.0.0.1", 0, 10)
+    job = [Launch(rank, 3, rank, 3, "127.0.0.1", store.port) for rank in range(3)]
+    with ThreadPoolExecutor() as threads:
+        with handing_out(store.port) as secret:
+            store.set(NEWEST, Signer(secret).dump("ding_lite/lost", NEWEST))
+            late = threads.submit(meet, job[1], 2, {})
+            others = threads.submit(meet, job[2], 60, {})
+            with pytest.raises(RuntimeError, match=r"^rank 0 did not come$"):
+                late.result()
+            assert store.check(["ding_lite/lost/is/1", "ding_lite/lost/is/2"])
+        found = [threads.submit(meet, launch, 60, {}).result for launch in job[:2]]
+        assert len({result().key for result in [*found, others.result]} - {"ding_lite/lost"}) == 1
 
 
 def test_tries_to_reach_rank_0_count_towards_the_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
