@@ -70,7 +70,7 @@ def heartbeat(stage: str) -> None:
 def stop_requested() -> bool:
     """Return whether a signal asked a rank to end the current run, that of the newest `InterruptGuard`.
 
-    Signals of this machine's ranks are seen at once, those of other machines within two seconds, which needs the
+    Signals of this machine's ranks are seen at once, those of other machines within four seconds, which needs the
     watchdog of `DDPContext`.
     """
     for cell in (progress.asked, *progress.near):

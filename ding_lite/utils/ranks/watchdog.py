@@ -1,8 +1,10 @@
 """Detects a rank that has died, hangs or was cut off, and ends all processes of the job with a line that says why.
 
 A thread ends a process whose main thread makes no progress for too long. With several ranks, it also reports the
-progress about once a second, through the store at MASTER_ADDR:MASTER_PORT, and reads the others' reports. These count
-as lost:
+progress about once a second, through the store at MASTER_ADDR:MASTER_PORT, and reads reports of others. One thread
+serves the store, so what it has to do must not grow with the square of the ranks: rank 0 reads all reports, the first
+`OBSERVERS` ranks of a machine all of their machine, and others those of the observers. All ranks read the cause that
+one of them publishes. These count as lost:
 
 * a rank whose main thread makes no progress for `timeout`, excluding waits for other ranks. It prints where it hangs,
   and ends.
@@ -24,7 +26,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -34,7 +36,7 @@ import torch.distributed as dist
 
 from ding_lite.utils.ranks.heartbeat import heartbeat, progress, waiting, writing
 from ding_lite.utils.ranks.launch_environment import record_cause, sibling_error_file
-from ding_lite.utils.ranks.meeting import Meeting, Peer, show_place
+from ding_lite.utils.ranks.meeting import Meeting, Peer, poll_period, show_place
 
 INTERVAL = 1.0  # seconds between two checks
 CLEANUP_TIMEOUT = 30.0  # seconds that the clean-up after an error may take
@@ -42,8 +44,9 @@ LAST_WORD = 5.0  # seconds that a rank waits for the others to leave, if its end
 EXIT_DELAY = 2.0  # seconds between a loss and the end of the other ranks; torch's launcher compares whole seconds
 CAUSE_SEARCH_TIMEOUT = 6.0  # seconds for which a rank whose collective failed searches for the cause
 MACHINE_SILENCE_TIMEOUT = 4.0  # seconds without a report after which, in that search, a machine counts as lost
+OBSERVERS = 4  # ranks of a machine
 NOTICE = 1.5 * INTERVAL  # seconds: every rank reads the reports at least once in this time
-LEAVE_POLL_PERIOD = 0.2  # seconds: a rank that waits for all others to leave checks several times in this time
+LEAVE_POLLS = 10  # looks at the store within which every rank that waits for others looks at least once
 JOIN_STEP = 0.25  # seconds
 NOTHING, STATUS_0 = "-", "status 0"
 
@@ -56,7 +59,8 @@ class Beat(NamedTuple):
     stalled: int  # seconds since its last progress
     waiting: bool
     left: str  # how it left the group; empty while it is in it
-    asked: int = 0  # the run that a signal asked it to stop, see `progress`
+    asked: int = 0  # the last run that a signal asked any rank it knows of to stop, see `progress`
+    idle: int = 0  # of rank 0: seconds since the last progress of any rank; of others: `stalled`
 
 
 FIRST_BEAT = Beat(1, "", 0, False, "")
@@ -112,6 +116,14 @@ class Watchdog:
             self._hosts_store, self._place = self._keeper.rank == self._rank, show_place(meeting.launch)
             self._silence = max(dead_timeout / 2, dead_timeout - EXIT_DELAY - 2 * INTERVAL)
             self._beats, self._heard = [FIRST_BEAT] * self._size, [0.0] * self._size
+            self._poll, self._observed = poll_period(self._size), self._find_observed()
+
+    def _find_observed(self) -> set[int]:
+        """Return the ranks whose reports this rank always reads."""
+        near = [peer.rank for peer in self._peers if self._near(peer)]
+        first = [peer.rank for peer in self._peers if peer.machine == self._peers[0].machine]
+        own = near if self._rank in near[:OBSERVERS] else near[:OBSERVERS]
+        return {self._rank, *own, *first[:OBSERVERS]} if self._rank else set(range(self._size))
 
     def start(self) -> None:
         """Start the thread; every rank of the group must call this."""
@@ -130,7 +142,16 @@ class Watchdog:
     def _tell(self, store: dist.Store) -> None:
         self._number += 1
         stalled = round(self._clock - self._progressed)
-        beat = Beat(self._number, progress.stage, stalled, waiting().depth > 0, self._left, progress.asked[0])
+        others = self._beats[1:] if self._rank == 0 else []
+        beat = Beat(
+            self._number,
+            progress.stage,
+            stalled,
+            waiting().depth > 0,
+            self._left,
+            asked=max(progress.asked[0], progress.others_asked),
+            idle=min([stalled, *(beat.stalled for beat in others if not beat.left)]),
+        )
         store.set(f"{self._key}/{self._rank}", self._signer.dump(beat, str(self._rank)))
 
     # The thread.
@@ -143,12 +164,14 @@ class Watchdog:
             self._clock += min(now - last, 2 * INTERVAL)
             last = now
             self._observe()
-            if self._clock - self._moved >= self._timeout + 2 * INTERVAL:
+            failure, limit = progress.failure, self._timeout + 2 * INTERVAL
+            if failure is None and self._clock - self._moved >= limit:
                 seconds = self._clock - self._moved
                 what = f"no progress for {seconds:.0f} s in '{progress.stage}' (time-out {self._timeout:g} s)"
                 self._end(what, what)
-            if self._clock - self._failed >= CLEANUP_TIMEOUT:
-                self._end_failed(progress.failure)
+            # A clean-up that waits for the others hangs too: they end soon after this limit.
+            if failure and (self._clock - self._failed >= CLEANUP_TIMEOUT or self._clock - self._progressed >= limit):
+                self._end_failed(failure)
             cause = self._meeting is not None and (self._look() or self._waits_in_vain())
             if cause and not self._stop.is_set():
                 self._end_lost(cause)
@@ -160,7 +183,7 @@ class Watchdog:
         if not waits:
             with suppress(OSError):  # the system counts no bytes
                 io = self._io.read_text()
-        seen = progress.count + waiting().ended, io
+        seen = progress.count + waiting().ended + (progress.failure is not None), io
         if seen != self._seen or writing().depth:
             self._seen, self._progressed = seen, self._clock
         if self._progressed == self._clock or waits or not progress.stage or self._leaving.is_set():
@@ -168,11 +191,11 @@ class Watchdog:
         if progress.failure is None or self._leaving.is_set():
             self._failed = self._clock
 
-    def _end_failed(self, error: BaseException | None) -> None:
+    def _end_failed(self, error: BaseException) -> None:
         """End the process, whose clean-up after an error blocks."""
         what = " ".join(f"{type(error).__name__}: {error}".split())
         trace = "".join(traceback.format_exception(error))
-        why = f"{trace}Cleaning up after this error takes more than {CLEANUP_TIMEOUT:g} s"
+        why = f"{trace}Cleaning up after this error takes more than {min(CLEANUP_TIMEOUT, self._timeout):g} s"
         self._end(why, f"failed: {what}")
 
     def _end(self, why: str, cause: str) -> None:
@@ -216,12 +239,13 @@ class Watchdog:
         """Publish a report, and return what is wrong with other ranks or the store, if anything."""
         # Found before the reports are read: one that reports and ends in between has given its cause.
         gone = {peer.rank for peer in self._peers if self._near(peer) and not peer.state}
-        error = self._exchange()
+        read = range(self._size) if self._reads_all() else sorted(self._observed | gone)
+        error = self._exchange(read)
         if self._published:
             return self._published
         if error and self._keeper.rank == 0 and self._beats[0].left:  # nobody can report without a store
             return self._judge(self._peers[0], gone=False)
-        for peer, beat in zip(self._peers, self._beats, strict=True):
+        for peer, beat in ((self._peers[rank], self._beats[rank]) for rank in read):
             found = self._judge(peer, peer.rank in gone)
             if found:
                 if not error:
@@ -231,20 +255,28 @@ class Watchdog:
                 return found
         return self._judge_keeper(error) if error else ""
 
-    def _exchange(self) -> str:
-        """Publish a report and read all others; return why the store cannot be reached, if it cannot."""
+    def _reads_all(self) -> bool:
+        """Return whether this rank needs all reports.
+
+        It does if rank 0 observes no longer, a collective has failed, or no rank has made progress for the time-out.
+        """
+        idle = min(self._clock - self._progressed, self._beats[0].idle)
+        return bool(self._beats[0].left) or self._leaving.is_set() or (waiting().depth > 0 and idle >= self._timeout)
+
+    def _exchange(self, ranks: Sequence[int]) -> str:
+        """Publish a report and read those of some ranks; return why the store cannot be reached, if it cannot."""
         away = self._near(self._keeper) and self._keeper.state in ("", "T", "t")
         if away or (self._keeper.rank == 0 and self._beats[0].left):
             return "no such process"  # trying its store would print a C++ backtrace
         news, errors = list[bytes](), [f"no answer within {self._silence:g} s"]
-        _bounded(partial(self._ask, news, errors), self._silence)
+        _bounded(partial(self._ask, ranks, news, errors), self._silence)
         if not news:
             self._store = None
             return errors[-1]
         self._reached = self._clock
         *texts, cause = news
         self._published = self._signer.load(cause, "cause") or ""
-        for rank, text in enumerate(texts):
+        for rank, text in zip(ranks, texts, strict=True):
             beat = Beat(*(self._signer.load(text, str(rank)) or FIRST_BEAT))
             if beat.number <= self._beats[rank].number:  # there is no new one
                 continue
@@ -254,12 +286,12 @@ class Watchdog:
             self._beats[rank] = beat
         return ""
 
-    def _ask(self, news: list[bytes], errors: list[str]) -> None:
+    def _ask(self, ranks: Sequence[int], news: list[bytes], errors: list[str]) -> None:
         """Append the reports and the known cause to `news`, or what went wrong to `errors`."""
         try:
             store = self._connect()
             self._tell(store)
-            news += store.multi_get([f"{self._key}/{key}" for key in (*range(self._size), "cause")])
+            news += store.multi_get([f"{self._key}/{key}" for key in (*ranks, "cause")])
         except RuntimeError as error:
             errors.append(str(error).partition("\n")[0])
 
@@ -358,7 +390,7 @@ class Watchdog:
                 if self._rank == 0:
                     store.set(key, self._signer.sign(mistake.encode(), "mistake").decode())
                 while not store.check([key]) and time.monotonic() < deadline:
-                    time.sleep(LEAVE_POLL_PERIOD / 10)
+                    time.sleep(self._poll)
                 if store.check([key]):
                     found.append((self._signer.verify(store.get(key), "mistake") or b"").decode())
 
@@ -400,7 +432,7 @@ class Watchdog:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and store.add(f"{self._key}/left", 0) < self._size:
             self._tell(store)  # shows that this rank is alive
-            time.sleep(LEAVE_POLL_PERIOD / 10)
+            time.sleep(self._poll)
         if self._hosts_store:
             # Let the others see it too: a store that goes away meanwhile prints a C++ backtrace.
-            time.sleep(LEAVE_POLL_PERIOD)
+            time.sleep(LEAVE_POLLS * self._poll)

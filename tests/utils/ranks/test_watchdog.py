@@ -7,10 +7,12 @@ import os
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch.distributed as dist
 
+from ding_lite.utils.ranks.heartbeat import progress
 from ding_lite.utils.ranks.launch_environment import Launch
 from ding_lite.utils.ranks.meeting import Meeting, describe_process, host_store
 from ding_lite.utils.ranks.signing import Signer
@@ -52,6 +54,48 @@ def test_only_what_ranks_have_signed_is_a_report_or_a_cause(store: dist.TCPStore
     store.set("meeting/1", SIGNER.dump(beat._replace(number=6), "1"))  # a stranger repeats an old message
     dog._look()
     assert dog._beats[1] == beat
+
+
+class CountingStore:
+    """A store that counts requests, and the values that they contain."""
+
+    def __init__(self, store: Any) -> None:
+        self._store, self.requests, self.values = store, 0, 0
+
+    def set(self, key: str, value: str) -> None:
+        self.requests, self.values = self.requests + 1, self.values + 1
+        self._store.set(key, value)
+
+    def multi_get(self, keys: list[str]) -> list[bytes]:
+        self.requests, self.values = self.requests + 1, self.values + len(keys)
+        return self._store.multi_get(keys)
+
+
+# Each rank writes 1 value, and reads the cause and reports. Rank 0: N. On machines of 8, the other 3 observers of rank
+# 0's machine read 8 and its other 4 ranks 4 and their own; elsewhere, 4 observers read 8 + 4, 4 others 4 + 4 and their
+# own. N = 64: 66 + 3 * 10 + 4 * 7 + 7 * (4 * 14 + 4 * 11) = 824; each of 24 further machines adds 100 and 8 for rank 0.
+# One machine of 64 ranks: 4 observers read 64, and 60 others 4 and their own: 4 * 66 + 60 * 7 = 684.
+@pytest.mark.parametrize(("size", "near", "values"), [(64, 8, 824), (256, 8, 824 + 24 * 108), (64, 64, 684)])
+def test_what_the_store_has_to_do_grows_with_the_ranks_and_not_with_their_square(
+    size: int, near: int, values: int, store: dist.TCPStore
+) -> None:
+    counting: Any = CountingStore(store)
+    for dog in make_watchdogs(store, [f"machine {rank // near}" for rank in range(size)]):
+        dog._store = counting
+        assert dog._look() == ""
+    assert (counting.requests, counting.values) == (2 * size, values)
+
+
+def test_rank_0_tells_all_what_only_it_has_read(store: dist.TCPStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "others_asked", 0)
+    dog = make_watchdogs(store, ["a", "b", "c"])[0]
+    for rank, beat in enumerate([Beat(2, "learn", 40, True, "", asked=3), Beat(2, "learn", 50, True, "")], 1):
+        store.set(f"meeting/{rank}", SIGNER.dump(beat, str(rank)))
+    dog._clock = 60
+    dog._look()
+    dog._look()
+    told = Beat(*SIGNER.load(store.get("meeting/0"), "0"))
+    assert (told.asked, told.idle, told.stalled) == (3, 40, 60)
 
 
 KILL = """
