@@ -13,7 +13,7 @@ The sum over j is over the joined batch of all ranks. Every rank computes the lo
 samples carry a gradient to the encoder, see `embed`.
 
 Deviations from the paper: the whole image is contrasted, not its patches, and f and g are networks, not one matrix, as
-in DI-engine. With `nstep` n, DQN's next observation is the one after n steps.
+in DI-engine. With `nstep` n, DQN's next observation is the one after n steps, or the last one of its episode.
 
 Logged figures, besides those of DQN and PPO: `aux_loss`, InfoNCE without its weight. A guess among B samples has log B.
 

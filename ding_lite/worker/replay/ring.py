@@ -171,14 +171,19 @@ class Ring:
         """Return the true observations that follow these places, `[B, ...]`, also where an episode ended."""
         obs = self._stacks(self.later(place_B, 1), place_B, 1)
         if self.finals.capacity:
-            slot_B = self.slot[place_B]
-            has_B, entry_B = slot_B >= 0, slot_B.clamp(min=0)
+            newest, slot_B = self._newest_frame(obs, 1), self.slot.index_select(0, place_B)
+            if slot_B.is_cuda:  # with fixed shapes, for CUDA graphs
+                has_B, entry_B = slot_B >= 0, slot_B.clamp(min=0)
 
-            def replace(leaf: Tensor, table: Tensor) -> None:
-                final = table.index_select(0, entry_B)
-                leaf.copy_(torch.where(has_B.view(-1, *[1] * (leaf.ndim - 1)), final, leaf))
+                def choose(leaf: Tensor, table: Tensor) -> None:
+                    final = table.index_select(0, entry_B)
+                    leaf.copy_(torch.where(has_B.view(-1, *[1] * (leaf.ndim - 1)), final, leaf))
 
-            tree_map(replace, self._newest_frame(obs, 1), self.finals.obs)
+                tree_map(choose, newest, self.finals.obs)
+            else:
+                index_K = (slot_B >= 0).nonzero().squeeze(1)
+                entry_K = slot_B.index_select(0, index_K)
+                tree_map(lambda leaf, table: leaf.index_copy_(0, index_K, table[entry_K]), newest, self.finals.obs)
         return obs
 
     def _stacks(self, place_B: Tensor, known_B: Tensor, later: int) -> Any:
