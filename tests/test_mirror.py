@@ -35,7 +35,7 @@ COVERED = {
     "policy/policy_gradient/test_a2c.py": ["policy/policy_gradient/actor_critic.py"],
     "policy/policy_gradient/test_mappo.py": ["model/mavac.py"],
     "policy/value/test_qmix.py": ["policy/value/madqn.py", "policy/value/wqmix.py"],
-    "model/test_vac.py": ["model/actor_heads.py", "model/arguments.py"],
+    "model/test_vac.py": ["model/actor_heads.py", "model/arguments.py", "model/common.py"],
     "policy/test_stdim.py": ["model/contrastive.py"],
     "policy/test_base.py": ["policy/common_keys.py"],
     "policy/test_modes.py": ["torch_utils/switches.py"],

@@ -21,6 +21,7 @@ NAMES = {
         Callback LaunchError League RolloutDataset collect_demo_data evaluate_checkpoint find_pipeline launch
         serial_pipeline serial_pipeline_bc serial_pipeline_offline serial_pipeline_onpolicy
         serial_pipeline_reward_model_offpolicy
+        serial_pipeline_onpolicy_ppg
         serial_pipeline_reward_model_onpolicy serial_pipeline_rpc serial_pipeline_sqil
     """,
     "ding_lite.envs": """

@@ -20,7 +20,7 @@ from ding_lite.utils.registry import ConfigError, UserError, closest
 COMMANDS = {  # the module of each in this package, in the order of the help
     "new": "configs",
     **dict.fromkeys(("train", "sweep", "resume"), "train"),
-    **dict.fromkeys(("eval", "play", "video", "export"), "trained"),
+    **dict.fromkeys(("eval", "play", "video", "export", "convert"), "trained"),
     **dict.fromkeys(("runs", "plot", "compare", "report", "clean"), "results"),
     **dict.fromkeys(("list", "config", "completion"), "configs"),
 }

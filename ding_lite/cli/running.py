@@ -90,7 +90,7 @@ def _train(args: argparse.Namespace) -> None:
             else:
                 _resume(found, words)
             return
-    pipeline(pair, args.seed, overrides=overrides, **limits)
+    pipeline(pair, seed=args.seed, overrides=overrides, **limits)
 
 
 def rename_for_seed(exp_name: str, seed: int, always: bool = False) -> str:

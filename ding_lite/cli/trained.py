@@ -144,6 +144,37 @@ class Export(Command):
         print(f"wrote {args.output}")
 
 
+class Convert(Command):
+    """Convert a recording that DI-engine has pickled into a data set that is read here.
+
+    The file may hold transitions, episodes or trajectories of NumPy arrays or torch tensors. No code in it is run, and
+    a file with anything else is refused.
+    """
+
+    examples = """
+    ding_lite convert expert_data.pkl expert_data.hdf5
+    ding_lite convert expert_data.pkl expert_data.npz
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("path", metavar="FILE", help="the pickle file")
+        parser.add_argument(
+            "output", metavar="OUTPUT", help="ends with .hdf5 or .npz; or a new directory for .npy files"
+        )
+
+    def run(self, args: argparse.Namespace) -> None:
+        from ding_lite.worker.offline.files import DatasetError, check_target, count_rows, write_columns  # noqa: PLC0415
+        from ding_lite.worker.offline.pickled import read_pickle  # noqa: PLC0415  (they load torch)
+
+        if check_target(args.output) == "minari":
+            raise DatasetError(
+                f"A pickle becomes no Minari data set: give a file such as data.hdf5, not {args.output}."
+            )
+        columns = read_pickle(args.path)
+        write_columns(args.output, columns, {"source": os.path.basename(args.path)})
+        print(f"{count_rows(columns):,} transitions with {', '.join(columns)}: {args.output}")
+
+
 def _pygame_errors() -> Any:
     """Return the exception of pygame, which draws the windows of most environments, if it was imported."""
     pygame = sys.modules.get("pygame")

@@ -173,10 +173,11 @@ def _check_schedules(policy: EasyDict, policy_cls: Any, schedules: Mapping[str, 
             )
 
 
-def check_memory(cfg: EasyDict, observation_space: gymnasium.Space[Any]) -> None:
+def check_memory(cfg: EasyDict, observation_space: gymnasium.Space[Any], max_env_step: int | None = None) -> None:
     """Check that the buffers and networks of a config fit into the memory of this machine.
 
-    Without this check, the run would fail much later, when the memory is allocated or filled.
+    Without this check, the run would fail much later, when the memory is allocated or filled. A replay buffer that does
+    not fit is cut to what a run of `max_env_step` can store, with a note; it then holds the same samples.
     """
     obs_bytes = sum(leaf.nbytes for leaf in tree_leaves(create_empty_array(observation_space, 1)))
     obs_bytes *= cfg.policy.get("unroll_len", 1)
@@ -192,8 +193,14 @@ def check_memory(cfg: EasyDict, observation_space: gymnasium.Space[Any]) -> None
             continue
         needed[f"policy.model.{key}"] = layers * 16  # bytes: float32 weights, gradients and Adam's two moments
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    num_envs = cfg.env.collector_env_num
     for path, num_bytes in needed.items():
-        if num_bytes > total:
+        stored = (max_env_step or 2**62) // cfg.policy.get("unroll_len", 1) + (cfg.policy.collect.get("n_sample") or 0)
+        stored += num_envs - stored % num_envs  # a run ends with a whole collect
+        if total < num_bytes and path.startswith(sc.BUFFER) and stored * each[path] <= total:
+            cfg.notes.append(f"{path}={get_key(cfg, path)} is {stored} here: the run stores no more.")
+            set_key(cfg, path, stored)
+        elif num_bytes > total:
             what = f"{get_key(cfg, path)} takes {num_bytes / 2**30:.3g} GiB"
             raise ConfigError(f"{path}={what}, but this machine has {total / 2**30:.3g} GiB: reduce it.")
 

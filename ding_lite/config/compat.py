@@ -10,11 +10,16 @@ import importlib
 import importlib.metadata
 import pkgutil
 import re
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
+from gymnasium.spaces import Discrete
+
 from ding_lite.config.schema import BUFFER, ENCODER, UNSET, Schema, merge
 from ding_lite.envs.builders import MANAGERS
+from ding_lite.envs.masks import find_mask_space
+from ding_lite.envs.spaces import EnvSpec
 from ding_lite.utils.key import get_key, matches, pop_key, set_key, show, show_value
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest
 
@@ -42,10 +47,12 @@ _IGNORED = {
     "env.manager.{retry_type,retry_waiting_time}": "a failed environment restarts at once, with a new episode",
     "env.{save_replay_gif,save_replay_path}": "env.replay_path says where mp4 files are recorded",
     "reward_model.{action_shape,obs_shape} policy.agent_num": "the environment determines it",
+    "reward_model.intrinsic_reward_rescale": "intrinsic_reward_weight is the weight of a bonus",
     "reward_model.clear_buffer_per_iters": "a reward model learns from the newest steps",
     "reward_model.{obs_norm,obs_norm_clamp_max,obs_norm_clamp_min}": "this one does not normalise observations",
     "policy.{command,other.commander}": "there is no commander",
     "policy.collect.{collect_count,expert_data_path}": "it is an argument of collect_demo_data",
+    "policy.collect.data_path": "this policy does not learn from a data set",
     "policy.collect.data_type": "collect_demo_data chooses the format by the name of the file",
     "policy.collect.{model_path,state_dict_path}": "collect_demo_data takes the path of the checkpoint",
     "policy.collect.save_path": "only collect_demo_data reads it, if it is given no path",
@@ -57,6 +64,7 @@ _IGNORED = {
     "policy.eval.{env_num,evaluator_env_num}": "env.evaluator_env_num sets it",
     "policy.eval.evaluator.render": "evaluation does not render",
     "policy.expert_random_collect_size": "the expert's steps are those of a data set",
+    "policy.learn.alpha": "this policy has no temperature",
     "policy.learn.{decay_epoch,decay_rate,warmup_epoch,warmup_lr}": "a schedule of policy.learn.learning_rate sets it",
     "policy.learn.epoch_per_collect": "this policy has no epochs",
     "policy.learn.update_per_collect": "this policy learns in epochs",
@@ -76,6 +84,7 @@ _IGNORED = {
     "policy.other.eps.collect": "collect_demo_data records with exploration if explore=True",
     "policy.other.replay_buffer": "this policy has no replay buffer",
     "policy.other.replay_buffer.{alpha,anneal_step,beta}": "without priorities, samples are drawn uniformly",
+    "policy.other.replay_buffer.cfg_type": "create_config contains the types",
     "policy.other.replay_buffer.deepcopy": "samples are always copies",
     "policy.other.replay_buffer.enable_track_used_data": "used data is not tracked",
     "policy.other.replay_buffer.import_names": "policy.import_names sets it",
@@ -108,7 +117,7 @@ _FIXED: dict[str, tuple[Any, str]] = {
     "policy.model.use_lstm": (False, "this policy has no memory"),
     "policy.model.share_encoder": (False, "actor and critics have separate encoders"),
     "policy.multi_agent": (False, "this policy has a single agent"),
-    "policy.other.replay_buffer.max_staleness": (1e9, "samples are used until they are overwritten"),
+    "policy.other.replay_buffer.max_staleness": ((1e9, float("inf")), "samples are used until they are overwritten"),
     "policy.{priority,priority_IS_weight}": (False, "this policy has no prioritised replay"),
     "policy.{reward_batch_norm,use_reward_batch_norm}": (False, "rewards are not normalised"),
     "policy.traj_len_inf": (False, "blocks may cut trajectories"),
@@ -165,6 +174,7 @@ SCHEDULERS = {
 SWITCHES = ("env.norm_obs", "env.norm_reward")
 # Keys of `policy` that select the training loop in DI-engine; each is True for policies that learn from this.
 LOOP_KEYS = {"on_policy": "collect", "offline": "dataset"}
+STATE_OF_EACH = "env.special_global_state"
 RESIZED = ("Ant", "Humanoid", "HumanoidStandup", "InvertedDoublePendulum")  # observations of -v5 have another length
 MUJOCO = (*RESIZED, "HalfCheetah", "Hopper", "InvertedPendulum", "Pusher", "Reacher", "Swimmer", "Walker2d")
 # Values of env.env_id: versions that gymnasium has retired, and their successors.
@@ -182,7 +192,16 @@ RENAMED_IDS = {
 D4RL = {name.lower(): (f"{name}-v5", "mujoco/{}/{}-v0") for name in ("Ant", "HalfCheetah", "Hopper", "Walker2d")}
 for _hand in ("Pen", "Door", "Hammer", "Relocate"):
     D4RL[_hand.lower()] = (f"gymnasium_robotics:AdroitHand{_hand}-v1", "D4RL/{}/{}-v2")
+FIRST_ACTIONS = "ding_lite.envs.actions:FirstActions"
 OLD_ANTS, CONTACTS = ("Ant-v2", "Ant-v3"), "env.kwargs.use_contact_forces"  # off by default in Ant-v4
+# Values of DI-engine's that have no counterpart. The default counts instead, and the reason.
+WITHOUT_COUNTERPART = {
+    "policy.eval.evaluator.eval_freq": (-1, "evaluations have an interval of iterations"),
+    "reward_model.intrinsic_reward_weight": (
+        None,
+        "bonuses are divided by their own deviation",
+    ),
+}
 # Policies whose class in DI-engine also takes action_space='hybrid', and the policy that does so here.
 HYBRID_POLICIES = {"ddpg": "paddpg"}
 # Policies whose class in DI-engine reads policy.learn.discount_factor, and not policy.discount_factor.
@@ -206,6 +225,7 @@ POLICY_KEYS = {
         "policy.model.state_dim": "policy.model.obs_shape",
         "policy.model.act_dim": "policy.model.action_shape",
         "policy.batch_size": "policy.learn.batch_size",
+        "policy.learn.learning_rate": "",
         "policy.learning_rate": "policy.learn.learning_rate",
         "policy.wt_decay": "policy.learn.weight_decay",
         "policy.clip_grad_norm_p": "policy.learn.grad_clip_value",
@@ -213,6 +233,7 @@ POLICY_KEYS = {
     | dict.fromkeys(_expand(
         "policy.{stop_value,env_name,evaluator_env_num,state_std,max_eval_ep_len,weight_decay,device,log_dir,kappa} "
         "policy.{num_eval_ep,num_updates_per_iter,n_blocks,embed_dim,n_heads,dropout_p,min_q_weight} "
+        "policy.{dataset,lr,max_test_ep_len} "
         "policy.{,learn.}target_update_freq policy.{learn.kappa,learn.min_q_weight,eval.evaluator.evalu_freq} "
         "policy.{model.continuous,collect.data_type} dataset env.{env_name,episode_num}"
     ), ""),
@@ -242,6 +263,18 @@ NAMES: dict[str, dict[str, str]] = {
     "optimizer": {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw"},
 }
 CREATED = ("env", "env_manager", "policy", "replay_buffer", "reward_model")  # parts of create_config
+
+
+def create_from(classes: Sequence[Any]) -> dict[str, Any] | None:
+    """Return the `create_config` of classes that DI-engine's `compile_config` takes; None without any.
+
+    The policy's class must be registered. Others, such as those of environment managers and workers, have no
+    counterpart.
+    """
+    names = [name for cls in classes for name, policy in POLICY_REGISTRY.imported().items() if policy is cls]
+    if classes and not names:
+        raise ConfigError(f"compile_config: expected a registered policy class among the classes, got {show(classes)}.")
+    return {"policy": {"type": names[0]}} if classes else None
 
 
 def translate_create(create: dict[str, Any], notes: list[str]) -> dict[str, Any]:
@@ -413,6 +446,8 @@ def rename_keys(user: dict[str, Any], known: Schema, notes: list[str]) -> None:
     discount, name = get_key(user, "policy.learn.discount_factor"), get_key(user, "policy.type")
     if discount and name in LEARN_DISCOUNT and pop_key(user, "policy.discount_factor") not in (None, discount):
         notes.append(f"policy.discount_factor is ignored: DI-engine's '{name}' reads policy.learn.discount_factor.")
+    policy_cls = POLICY_REGISTRY.find(name)
+    _replace_values(user, known, policy_cls, notes)
     for old, new in RENAMED_KEYS.items():
         value = get_key(user, old, UNSET)
         if value is UNSET or old in known or new not in known:
@@ -421,7 +456,6 @@ def rename_keys(user: dict[str, Any], known: Schema, notes: list[str]) -> None:
             raise ConfigError(f"{old}={value!r} contradicts {new}={get_key(user, new)!r}: set '{new}' only.")
         set_key(user, new, pop_key(user, old))
         notes.append(f"{old} is {new} here.")
-    policy_cls = POLICY_REGISTRY.find(name)
     if getattr(policy_cls, "multi_agent", False) and get_key(user, "policy.multi_agent") is True:
         pop_key(user, "policy.multi_agent")  # such a policy needs no key that says so
     for path in SCHEDULERS:
@@ -433,6 +467,18 @@ def rename_keys(user: dict[str, Any], known: Schema, notes: list[str]) -> None:
         if isinstance(get_key(user, path), bool):
             set_key(user, path, {"use_norm": get_key(user, path)})
     _rename_env(user, notes)
+
+
+def _replace_values(user: dict[str, Any], known: Schema, policy_cls: Any, notes: list[str]) -> None:
+    """Replace values that DI-engine accepts and that mean nothing here, or something else."""
+    for path, (value, reason) in WITHOUT_COUNTERPART.items():
+        if get_key(user, path, UNSET) == value:
+            pop_key(user, path)
+            notes.append(f"{path}={value} is left out: {reason}.")
+    if policy_cls.learns_from == "collect" and "policy.priority" not in known and get_key(user, "policy.priority"):
+        set_key(user, "policy.priority", False)  # DI-engine's on-policy classes declare it and do not read it
+    if get_key(user, STATE_OF_EACH) == [True]:
+        set_key(user, STATE_OF_EACH, True)  # `special_global_state = True,` is a tuple in two of DI-engine's files
 
 
 def _rename_env(user: dict[str, Any], notes: list[str]) -> None:
@@ -479,6 +525,24 @@ def _rename_encoder(user: dict[str, Any], notes: list[str]) -> None:
         if model.pop("impala_cnn_encoder") and model.setdefault("encoder", "impala") != "impala":
             raise ConfigError(f"policy.model.impala_cnn_encoder=True contradicts {ENCODER}: set '{ENCODER}' only.")
         notes.append(f"policy.model.impala_cnn_encoder is {ENCODER}={model.get('encoder')!r} here.")
+
+
+def play_first_actions(cfg: Any, env_spec: EnvSpec) -> bool:
+    """Add a wrapper that leaves only the first actions of the environment, if the config says that there are fewer.
+
+    DI-engine does not compare `policy.model.action_shape` with the environment. Return whether the config has changed.
+    """
+    space, number, managed = env_spec.action_space, cfg.policy.model.get("action_shape"), cfg.env.manager.type
+    masked = find_mask_space(env_spec.observation_space) is not None
+    if not isinstance(space, Discrete) or type(number) is not int or masked or managed == "native":
+        return False
+    if not 1 < number < space.n:
+        return False
+    cfg.env.wrappers = [*cfg.env.wrappers, {"name": FIRST_ACTIONS, "number": number}]
+    cfg.notes.append(
+        f"policy.model.action_shape={number}: the first {number} of the environment's {space.n} are played."
+    )
+    return True
 
 
 def take_loop_keys(user: dict[str, Any], schema: Schema) -> None:

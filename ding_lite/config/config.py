@@ -30,6 +30,7 @@ from ding_lite.config.checks import check_policy, check_schedule, check_values, 
 from ding_lite.config.compat import (
     IGNORED_KEYS,
     choose_variant,
+    create_from,
     import_module,
     rename_keys,
     take_loop_keys,
@@ -157,10 +158,10 @@ def _replace(main: dict[str, Any], values: Mapping[str, Any], prefix: str) -> No
 
 def compile_config(
     input_cfg: str | Path | Sequence[dict[str, Any]] | dict[str, Any],
+    *classes: Any,
     seed: int | None = None,
     model_given: bool = False,
     overrides: Sequence[str] = (),
-    *,
     create_cfg: dict[str, Any] | None = None,
     auto: bool = True,
     save_cfg: bool = False,
@@ -171,6 +172,8 @@ def compile_config(
     Args:
         input_cfg: `(main_config, create_config)`, or the path of a Python file that defines both; with `create_cfg`,
             `main_config` alone.
+        *classes: as in DI-engine, the classes of a run, of which only the policy's counts: it is used if there is no
+            `create_config`.
         seed: replaces the config's `seed`.
         model_given: whether the user passes a model object. `policy.model` is then not checked.
         overrides: `dotted.key=value` strings, which replace values of all other sources.
@@ -186,7 +189,8 @@ def compile_config(
         ConfigError: an unknown key, or a value of the wrong type or range. The message names the key, what was
             expected, and what to do.
     """
-    if not auto:
+    create_cfg = create_cfg or create_from(classes)
+    if not (auto or classes):
         raise ConfigError(
             "compile_config(auto=False): give create_config, which names the classes, and leave auto out."
         )

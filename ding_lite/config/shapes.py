@@ -35,10 +35,11 @@ ENVS, ACTORS, BATCH = "env.collector_env_num", "policy.collect.actors", "policy.
 PARTS = ("policy.collect.n_sample", "policy.collect.n_episode", "policy.other.replay_buffer.replay_buffer_size")
 
 
-def set_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) -> None:
+def set_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False, max_env_step: int | None = None) -> None:
     """Set the model's shapes and bounds from the environment's spaces; what the user has set must agree with them.
 
-    If `model_given`, the user passes a model object, whose shapes are not set.
+    If `model_given`, the user passes a model object, whose shapes are not set. A replay buffer that does not fit into
+    the memory is as large as what a run of `max_env_step` env steps stores, if there is such a limit.
     """
     policy_cls, model, space = POLICY_REGISTRY.find(cfg.policy.type), cfg.policy.model, env_spec.action_space
     options = {} if model_given else sc.model_options(policy_cls, cfg, {})
@@ -75,7 +76,7 @@ def set_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False) -> N
             f"env.norm_obs=True, but the observations are {env_spec.observation_space}: images of bytes are scaled to "
             "0..1 by the networks. Set env.norm_obs=False."
         )
-    check_memory(cfg, env_spec.observation_space)
+    check_memory(cfg, env_spec.observation_space, max_env_step)
 
 
 def _check_required(cfg: EasyDict, options: sc.Schema, env_spec: EnvSpec) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ding_lite.entry.rollout_dataset import RolloutDataset as RolloutDataset
     from ding_lite.entry.serial_entry import serial_pipeline as serial_pipeline
     from ding_lite.entry.serial_entry import serial_pipeline_onpolicy as serial_pipeline_onpolicy
+    from ding_lite.entry.serial_entry import serial_pipeline_onpolicy_ppg as serial_pipeline_onpolicy_ppg
     from ding_lite.entry.serial_entry import (
         serial_pipeline_reward_model_offpolicy as serial_pipeline_reward_model_offpolicy,
     )

@@ -28,8 +28,15 @@ PIPELINES = {
     "serial_pipeline_offline": Pipeline("serial_entry_offline", "offline", "from a data set, without playing"),
     "serial_pipeline_bc": Pipeline("serial_entry_offline", "bc", "from a data set, without playing"),
     "serial_pipeline_rpc": Pipeline("serial_entry_rpc", "rpc", "on-policy, from what observers play"),
+    "serial_pipeline_sqil": Pipeline("serial_entry_sqil", "serial_sqil", "from a replay buffer and an expert's data"),
 }
-MODES = {pipeline.mode: name for name, pipeline in PIPELINES.items()} | {"serial_offline": "serial_pipeline_offline"}
+# Names for the option `-m`, with those of DI-engine that are other ones.
+MODES = {pipeline.mode: name for name, pipeline in PIPELINES.items()} | {
+    "serial_offline": "serial_pipeline_offline",
+    "serial_onpolicy_ppg": "serial_pipeline_onpolicy",
+    "serial_reward_model": "serial_pipeline",
+    "serial_reward_model_onpolicy": "serial_pipeline_onpolicy",
+}
 
 
 def load_pipeline(name: str) -> Callable[..., Any]:

@@ -99,7 +99,7 @@ class RolloutDataset(IterableDataset[Any]):
     ) -> None:
         super().__init__()
         check_temporary_directory()
-        self.cfg = cfg = compile_config(input_cfg, seed, model is not None, overrides)
+        self.cfg = cfg = compile_config(input_cfg, seed=seed, model_given=model is not None, overrides=overrides)
         self.unit = unit
         if "reward_model" in cfg:
             raise ConfigError("RolloutDataset does not use a reward model: leave create_config.reward_model out.")

@@ -105,6 +105,7 @@ def _find_source(setup: RunSetup) -> Callable[..., Source]:
     return source
 
 
-# DI-engine's names for runs with a reward model
+# DI-engine's names for runs with a reward model, and for PPG
+serial_pipeline_onpolicy_ppg = serial_pipeline_onpolicy
 serial_pipeline_reward_model_offpolicy = serial_pipeline
 serial_pipeline_reward_model_onpolicy = serial_pipeline_onpolicy

@@ -32,6 +32,7 @@ from gymnasium.vector.utils import batch_space
 from torch import Tensor, nn
 
 from ding_lite.config import compile_config, set_shapes
+from ding_lite.config.compat import play_first_actions
 from ding_lite.config.shapes import divide, share, total
 from ding_lite.entry.pipelines import check_pipeline
 from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
@@ -242,7 +243,7 @@ def prepare_run(
     check_temporary_directory()
     limits = dict(limits or {})
     builders, counts = _read_env_setting(env_setting)
-    cfg = compile_config(input_cfg, seed, model is not None, [*overrides, *counts])
+    cfg = compile_config(input_cfg, seed=seed, model_given=model is not None, overrides=[*overrides, *counts])
     if all_ranks:
         device = "cuda" if cfg.policy.cuda and torch.cuda.is_available() else "cpu"
         check_same_config(cfg, **limits, device=device)
@@ -254,7 +255,9 @@ def prepare_run(
         if cfg.policy.collect.get("actors") and find_spec("ray") is None:
             load_extra("ray", "ray", "policy.collect.actors")
     spec = load_spec(spec_state or {}, cfg.env.act_scale) or check_env(cfg.env, builders[0])
-    set_shapes(cfg, spec, model is not None)
+    if builders[0] is None and model is None and play_first_actions(cfg, spec):
+        spec = check_env(cfg.env)
+    set_shapes(cfg, spec, model is not None, limits.get("max_env_step"))
     own = divide(cfg, get_rank(), get_world_size())
     if builders[0] is not None and cfg.policy.get("divide") and not cfg.policy.collect.get("actors"):
         streams = share(len(builders[0]), get_rank(), get_world_size())

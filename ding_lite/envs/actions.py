@@ -152,6 +152,23 @@ def _bounded(space: gymnasium.Space[Any], low: Any, high: Any) -> gymnasium.Spac
     return Box(least.astype(dtype), most.astype(dtype), dtype=dtype.type)
 
 
+class FirstActions(gymnasium.ActionWrapper):
+    """Leaves only the first actions of a `Discrete` space.
+
+    Args:
+        env: the environment.
+        number: how many there are then.
+    """
+
+    def __init__(self, env: gymnasium.Env, number: int) -> None:
+        super().__init__(env)
+        assert isinstance(env.action_space, Discrete)
+        self.action_space = Discrete(number, start=env.action_space.start)
+
+    def action(self, action: Any) -> Any:
+        return action
+
+
 def random_actions(space: gymnasium.Space[Any], obs: Any) -> Any:
     """Draw actions of a vector environment at random, from those that the observations allow.
 

@@ -314,19 +314,21 @@ class Policy(Checkpointed):
     @property
     def learn_mode(self) -> SimpleNamespace:
         """What DI-engine's learner calls."""
-        state = {"state_dict": self.state_dict, "load_state_dict": self.load_state_dict}
-        return SimpleNamespace(forward=self.learn, monitor_vars=self.monitor_vars, **state)
+        return self._mode(forward=self.learn, monitor_vars=self.monitor_vars)
 
     @property
     def collect_mode(self) -> SimpleNamespace:
         """What DI-engine's collector calls."""
         rows = {"process_transition": self.to_row, "get_train_sample": self.to_samples}
-        return SimpleNamespace(forward=self.act, reset=self.reset, **rows)
+        return self._mode(forward=self.act, reset=self.reset, **rows)
 
     @property
     def eval_mode(self) -> SimpleNamespace:
         """What DI-engine's evaluator calls."""
-        return SimpleNamespace(forward=partial(self.act, explore=False), reset=partial(self.reset, explore=False))
+        return self._mode(forward=partial(self.act, explore=False), reset=partial(self.reset, explore=False))
+
+    def _mode(self, **methods: Any) -> SimpleNamespace:
+        return SimpleNamespace(state_dict=self.state_dict, load_state_dict=self.load_state_dict, **methods)
 
     # What subclasses override, for learning.
 

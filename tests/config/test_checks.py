@@ -96,6 +96,19 @@ def test_more_than_memory_can_hold_is_refused_before_anything_starts(
         set_shapes(cfg, check_env(cfg.env))
 
 
+def test_a_buffer_beyond_memory_is_cut_to_what_the_run_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**20}.__getitem__)  # 4 GiB
+    path, overrides = "policy.other.replay_buffer.replay_buffer_size", ["policy.collect.n_sample=96"]
+    cfg = compile_config(CARTPOLE, overrides=[*overrides, f"{path}=2000000000"])
+    set_shapes(cfg, check_env(cfg.env), max_env_step=20_000)
+    # the run's env steps and one collect more, in whole steps of 8 environments: 20,000 + 96, and the next multiple
+    assert cfg.policy.other.replay_buffer.replay_buffer_size == 20_104
+    assert f"{path}=2000000000 is 20104 here: the run stores no more." in cfg.notes
+    fitting = compile_config(CARTPOLE, overrides=[f"{path}=50000"])
+    set_shapes(fitting, check_env(fitting.env), max_env_step=20_000)
+    assert fitting.policy.other.replay_buffer.replay_buffer_size == 50_000
+
+
 def test_frames_of_a_stack_are_held_once(monkeypatch: pytest.MonkeyPatch) -> None:
     # 4 * 84 * 84 bytes an observation, of which the replay buffer keeps a quarter: 100,000 are 0.66 GiB
     monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**18}.__getitem__)  # 1 GiB

@@ -11,6 +11,7 @@ from typing import Any
 
 import gymnasium
 import pytest
+import torch
 from torch import nn
 
 from ding_lite.config import compile_config
@@ -306,6 +307,15 @@ CONVERSIONS: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], lis
     *[("ppo", dict(policy=dict(model=model | dict(impala_cnn_encoder=True))), {}, {"policy.model.encoder": "impala"},
        ["policy.model.impala_cnn_encoder is policy.model.encoder='impala' here."])
       for model in ({}, dict(encoder="impala"))],
+    ("bc", dict(policy=dict(eval=dict(evaluator=dict(eval_freq=-1)))), {}, {"policy.eval.evaluator.eval_freq": 1000},
+     ["policy.eval.evaluator.eval_freq=-1 is left out: evaluations have an interval of iterations."]),
+    ("ppo", dict(reward_model=dict(intrinsic_reward_weight=None)), dict(reward_model=dict(type="rnd")),
+     {"reward_model.intrinsic_reward_weight": 0.01},
+     ["reward_model.intrinsic_reward_weight=None is left out: bonuses are divided by their own deviation."]),
+    ("a2c", dict(policy=dict(priority=True)), {}, {"policy.priority": "absent"},
+     [f"policy.priority is ignored: {IGNORED_KEYS['policy.priority'][1]}."]),
+    ("dqn", learn(alpha=0.1), {}, {"policy.learn.alpha": "absent"},
+     [f"policy.learn.alpha is ignored: {IGNORED_KEYS['policy.learn.alpha'][1]}."]),
     ("ppo", dict(policy=dict(model=dict(impala_cnn_encoder=False))), {}, {"policy.model": {}},
      ["policy.model.impala_cnn_encoder is policy.model.encoder=None here."]),
 ]  # fmt: skip
@@ -398,6 +408,27 @@ def test_a_config_is_compiled_and_saved_by_the_arguments_of_di_engine(tmp_path: 
         compile_config(main, auto=False, create_cfg=create)
     with pytest.raises(ConfigError, match=r"env.dynamic_seed: the engine of env_manager.type 'native' only takes"):
         serial_pipeline((main, create | {"env_manager": {"type": "native"}}), 0, None, None, 10, 10, False)
+
+
+def test_di_engines_list_of_classes_names_the_policy() -> None:
+    main = dict(env=dict(env_id="CartPole-v1"))
+    cfg = compile_config(main, object, DQNPolicy, dict, auto=False, seed=3)
+    assert (cfg.policy.type, cfg.seed) == ("dqn", 3)
+    assert compile_config(main, DQNPolicy, create_cfg=dict(policy=dict(type="ppo"))).policy.type == "ppo"
+    with pytest.raises(ConfigError, match="expected a registered policy class among the classes"):
+        compile_config(main, object, auto=False)
+
+
+def test_a_config_with_fewer_actions_plays_the_first_ones(tmp_path: Path) -> None:
+    main: Any = dict(exp_name=str(tmp_path / "run"), env=dict(env_id="Acrobot-v1", max_episode_steps=20))
+    main["policy"] = dict(model=dict(action_shape=2), random_collect_size=64, learn=dict(batch_size=16))
+    policy = serial_pipeline((main, CREATE), seed=0, max_train_iter=2)
+    assert policy.model(torch.zeros(1, 6))["logit"].shape == (1, 2)  # of Acrobot's three
+    saved = compile_config(tmp_path / "run" / "total_config.py")
+    assert saved.env.wrappers == [dict(name="ding_lite.envs.actions:FirstActions", number=2)]
+    main["policy"]["model"]["action_shape"] = 4
+    with pytest.raises(ConfigError, match=r"action_shape: expected the environment's 3 .* got 4"):
+        serial_pipeline((main, CREATE), seed=0, max_train_iter=2)
 
 
 def test_the_transformer_of_di_engine_is_the_memory_of_r2d2() -> None:

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,12 @@ from ding_lite.utils import ENV_REGISTRY, MODEL_REGISTRY, DDPContext, UserError
 from ding_lite.utils.ranks.collectives import alone
 from ding_lite.utils.ranks.interrupt import InterruptGuard
 from ding_lite.utils.registry import ConfigError
-from dizoo.classic_control.cartpole.config import cartpole_dqn_config
 from dizoo.classic_control.cartpole.config.cartpole_pg_rpc_config import create_config, main_config
 from dizoo.classic_control.cartpole.envs.cartpole_env import CartPoleEnv
 from tests.distributed.launcher import say
 from tests.policy.helpers import parameter_hash
+
+cartpole_dqn_config = import_module("dizoo.classic_control.cartpole.config.cartpole_dqn_config")
 
 RANK = int(os.environ.get("RANK", "0"))  # also where `get_rank` tells of one process
 SMALL = ["env.collector_env_num=2", "policy.collect.n_episode=4", "policy.model.encoder_hidden_size_list=[16,8]"]

@@ -14,6 +14,7 @@ import time
 import types
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +29,18 @@ from ding_lite.entry.dealing import deal
 from ding_lite.entry.setup import prepare_run
 from ding_lite.results.run import library_versions
 from ding_lite.utils import ConfigError, UserError
-from dizoo.classic_control.cartpole.config import cartpole_a2c_config, cartpole_pg_config
-from dizoo.classic_control.pendulum.config import pendulum_sac_config
 from tests.distributed.launcher import find_marked, finish, run_forked, start
 from tests.distributed.parity import take_columns
 from tests.entry.helpers import CONFIG, curves, pair, result
 from tests.entry.test_resume import PAIRS, SHORT, last_state
 from tests.survival.common import differences, logged_iter, wait_until
 from tests.worker.replay.history import History
+
+cartpole_a2c_config, cartpole_pg_config = (
+    import_module(f"dizoo.classic_control.cartpole.config.{name}")
+    for name in ("cartpole_a2c_config", "cartpole_pg_config")
+)
+pendulum_sac_config = import_module("dizoo.classic_control.pendulum.config.pendulum_sac_config")
 
 pytest.importorskip("ray")
 SAC = [

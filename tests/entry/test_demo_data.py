@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,11 @@ from ding_lite.policy import PPOPolicy
 from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint
 from ding_lite.utils.tree import tree_leaves, tree_map
 from ding_lite.worker import DatasetError, read_dataset
-from dizoo.classic_control.cartpole.config import cartpole_ppo_config
 from tests.entry.helpers import pair
 from tests.survival.common import differences
 from tests.toys import Toy
+
+cartpole_ppo_config = import_module("dizoo.classic_control.cartpole.config.cartpole_ppo_config")
 
 h5py = pytest.importorskip("h5py")
 BEST = "run/ckpt/ckpt_best.pth.tar"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,14 @@ from ding_lite.entry.experiment import Experiment
 from ding_lite.entry.setup import policy_process, prepare_run
 from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint, save_checkpoint
-from dizoo.classic_control.cartpole.config import cartpole_dqn_config, cartpole_ppo_config
-from dizoo.classic_control.pendulum.config import pendulum_td3_bc_config
 from tests.entry.test_resume import train
 from tests.survival.common import differences
+
+cartpole_dqn_config, cartpole_ppo_config = (
+    import_module(f"dizoo.classic_control.cartpole.config.{name}")
+    for name in ("cartpole_dqn_config", "cartpole_ppo_config")
+)
+pendulum_td3_bc_config = import_module("dizoo.classic_control.pendulum.config.pendulum_td3_bc_config")
 
 NORM = ("env.norm_obs=True", "env.norm_reward=True")
 LAST = "run/ckpt/ckpt_last.pth.tar"

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,13 @@ import torch
 from ding_lite.entry import Callback, serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.entry.callbacks import WatchedRun
 from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint
-from dizoo.classic_control.cartpole.config import cartpole_dqn_config, cartpole_ppo_config, cartpole_r2d2_config
 from tests.entry.helpers import Interrupts, curves, last_checkpoint, metrics, result
 from tests.survival.common import differences
+
+cartpole_dqn_config, cartpole_ppo_config, cartpole_r2d2_config = (
+    import_module(f"dizoo.classic_control.cartpole.config.{name}")
+    for name in ("cartpole_dqn_config", "cartpole_ppo_config", "cartpole_r2d2_config")
+)
 
 SHORT = {
     "dqn": [

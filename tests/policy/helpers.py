@@ -54,7 +54,9 @@ def build_policy(
     """Build a policy with this network, unless a model is given; overrides without their `policy.`."""
     main = dict(policy=policy | dict(model={} if model else network))
     create = dict(env=dict(env_id="CartPole-v1"), policy=dict(type=kind))
-    cfg = compile_config((main, create), None, model is not None, [f"policy.{item}" for item in overrides])
+    cfg = compile_config(
+        (main, create), model_given=model is not None, overrides=[f"policy.{item}" for item in overrides]
+    )
     return POLICY_REGISTRY.find(kind)(cfg.policy, model)
 
 
@@ -63,7 +65,9 @@ def make_cfg(*overrides: str, model_given: bool = False, kind: str = "dqn", imag
     network = dict(encoder_hidden_size_list=[4, 6, 6, 16] if image else [16, 8], obs_shape=IMAGE if image else OBS)
     main = dict(policy=dict(nstep=2, model={} if model_given else {**network, "action_shape": ACTIONS}))
     create = dict(env=dict(env_id="CartPole-v1"), policy=dict(type=kind))
-    return compile_config((main, create), None, model_given, [f"policy.{item}" for item in overrides]).policy
+    return compile_config(
+        (main, create), model_given=model_given, overrides=[f"policy.{item}" for item in overrides]
+    ).policy
 
 
 def make_policy(*overrides: str, model: nn.Module | None = None, kind: str = "dqn", image: bool = False) -> DQNPolicy:

@@ -151,6 +151,7 @@ def test_di_engines_names_lead_to_the_same_methods() -> None:
     assert same(list(policy.model.parameters()), list(other.model.parameters()))
     output = policy.collect_mode.forward(obs, eps=0.0)
     policy.collect_mode.reset(np.array([0]))
+    assert policy.collect_mode.state_dict().keys() == policy.eval_mode.state_dict().keys() == policy.state_dict().keys()
     policy.eval_mode.reset()
     assert torch.equal(output["action"], policy.eval_mode.forward(obs)["action"])
     timestep = SimpleNamespace(reward=np.ones(2), done=np.zeros(2, bool), traj_flag=np.zeros(2, bool), info={})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,13 @@ from ding_lite.policy.sequences import evaluate_sequences
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_leaves, tree_map
 from ding_lite.worker import SampleCollector
-from dizoo.memory.config import memory_ppo_config, memory_r2d2_config
 from tests.distributed import parity
 from tests.entry.helpers import result
 from tests.policy.helpers import same_tree
+
+memory_ppo_config, memory_r2d2_config = (
+    import_module(f"dizoo.memory.config.{name}") for name in ("memory_ppo_config", "memory_r2d2_config")
+)
 
 N, T = 6, 20
 LSTM = {"ppo": ["policy.model.lstm_type=lstm"], "r2d2": []}

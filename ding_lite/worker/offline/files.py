@@ -52,10 +52,12 @@ def find_kind(path: str, data_type: str = "") -> str:
     if not path:
         raise DatasetError("policy.collect.data_path is empty: expected the file or directory of a data set.")
     ending = os.path.splitext(path)[1].lower()
+    if data_type == "naive" and ending in ENDINGS:  # a pickle that was converted
+        data_type = ""
     if data_type == "naive" or (not data_type and ending in PICKLES):
         raise DatasetError(
-            f"Data set '{path}' is a pickle file, which could run any code when it is read: save its columns with "
-            "numpy.savez('data.npz', obs=..., action=..., reward=..., next_obs=..., done=...)."
+            f"Data set '{path}' is a pickle file, which could run any code when it is read: convert it by "
+            f"ding_lite convert {os.path.basename(path)} data.npz, and set policy.collect.data_path to the new file."
         )
     if data_type:
         if data_type not in KINDS:

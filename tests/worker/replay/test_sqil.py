@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from ding_lite.entry import serial_pipeline, serial_pipeline_sqil
+from ding_lite.entry.serial_entry_sqil import EXPERT_STEPS
 from ding_lite.utils.registry import ConfigError
-from ding_lite.worker import DatasetError, SQILReplayBuffer
+from ding_lite.worker import DatasetError, SQILReplayBuffer, read_dataset
 from ding_lite.worker.offline.files import write_columns
 from tests.policy.helpers import same_tree
 
@@ -95,10 +96,17 @@ def test_what_cannot_be_imitated_is_refused_in_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_di_engines_name_takes_the_data_set_and_refuses_the_experts_config(tmp_path: Path) -> None:
+def test_di_engines_name_takes_the_data_set_or_the_experts_config(tmp_path: Path) -> None:
     config: Any = pair(tmp_path, "sql")
     del config[0]["policy"]["other"]
     policy = serial_pipeline_sqil(config, write_expert(tmp_path / "expert.npz"), 0, max_train_iter=20)
     assert policy.iteration >= 20
-    with pytest.raises(ConfigError, match="expected the path of the expert's data set, got tuple"):
-        serial_pipeline_sqil(config, config, seed=0)
+    expert: Any = copy.deepcopy(config)
+    expert[0]["exp_name"] = str(tmp_path / "expert")
+    serial_pipeline(expert, seed=0, max_train_iter=5)
+    config[0]["policy"]["collect"] = dict(model_path=str(tmp_path / "expert" / "ckpt" / "ckpt_last.pth.tar"))
+    policy = serial_pipeline_sqil(config, expert, seed=0, max_train_iter=20)
+    assert policy.iteration >= 20
+    assert len(read_dataset(str(tmp_path / "run_expert.npz"))) == EXPERT_STEPS
+    with pytest.raises(ConfigError, match="expected the expert's data set or its config, got int 3"):
+        serial_pipeline_sqil(config, 3, seed=0)  # type: ignore[arg-type]
