@@ -36,7 +36,7 @@ from ding_lite.utils.logger import ExperimentLogger, console
 from ding_lite.utils.printable import show
 from ding_lite.utils.ranks.collectives import on_rank_0
 from ding_lite.utils.ranks.context import DDPContext
-from ding_lite.utils.ranks.launch_environment import read_launch
+from ding_lite.utils.ranks.launch_environment import check_processes, read_launch
 from ding_lite.utils.registry import ConfigError, UserError, closest
 from ding_lite.utils.run_process import (
     RunProcess,
@@ -294,6 +294,8 @@ def _run(runs: Sequence[SeedRun], args: argparse.Namespace) -> int:
     """
     executor = open_cluster(args, Path(runs[0].directory).parent)
     args.jobs = args.jobs or (len(runs) if executor else 1)
+    if not executor:
+        check_processes(args.nproc * min(args.jobs, sum(bool(run.words) for run in runs)), "--jobs")
     try:
         with passing_signals_on(lambda: [run.process for run in runs if run.process]) as signalled:
             _run_all(runs, args, executor, signalled)

@@ -24,6 +24,7 @@ from multiprocessing import spawn
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
@@ -39,7 +40,13 @@ from ding_lite.utils.key import show
 from ding_lite.utils.ranks.collectives import get_rank, get_world_size
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.interrupt import SIGNALS, restoring_signals
-from ding_lite.utils.ranks.launch_environment import loopback, read_launch, record_cause, set_variables
+from ding_lite.utils.ranks.launch_environment import (
+    check_processes,
+    loopback,
+    read_launch,
+    record_cause,
+    set_variables,
+)
 from ding_lite.utils.ranks.meeting import host_store
 from ding_lite.utils.ranks.signing import SECRET
 from ding_lite.utils.registry import ConfigError, UserError, closest
@@ -96,10 +103,11 @@ def launch(
 
     Raises:
         LaunchError: a rank failed.
-        UserError: a mistake of the user, found here or on a rank; the ranks are not restarted.
+        UserError: a mistake of the user, found here or on a rank; the ranks are not restarted. More than four ranks a
+            core, if there are not as many GPUs, are one.
     """
     _check_caller(nproc_per_node, max_restarts)
-    check_temporary_directory()
+    _check_machine(nproc_per_node, "launch: nproc_per_node")
     if callable(fn_or_config):
         call = _pack(fn_or_config, tuple(args), dict(kwargs or {}))
     elif args:
@@ -175,6 +183,11 @@ def _check_caller(nproc: int, max_restarts: int) -> None:
         )
 
 
+def _check_machine(nproc: int, option: str) -> None:
+    check_processes(nproc, option, torch.cuda.device_count())
+    check_temporary_directory()
+
+
 def _pack(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
     """Return the ranks' task as bytes: what to import first, and then, pickled separately, function and arguments."""
     main, name = sys.modules["__main__"], getattr(function, "__qualname__", repr(function))
@@ -244,7 +257,7 @@ def run_ranks(command: Sequence[str], nproc: int, max_restarts: int) -> int:
     Returns:
         The exit status: 0; 128 + N if signal N interrupted the run; 2 after a mistake of the user, 1 after a failure.
     """
-    check_temporary_directory()
+    _check_machine(nproc, "--nproc")
     try:
         with tempfile.TemporaryDirectory(prefix="ding_lite_") as folder, restoring_signals(FORWARDED):
             supervise(command, nproc, max_restarts, folder)

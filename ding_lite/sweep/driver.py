@@ -46,6 +46,7 @@ from ding_lite.utils.checkpoint.run_directory import has_checkpoint, new_name, r
 from ding_lite.utils.directory_lock import is_active
 from ding_lite.utils.logger import console
 from ding_lite.utils.passwords import hide_passwords
+from ding_lite.utils.ranks.launch_environment import check_processes
 from ding_lite.utils.registry import UserError, load_extra
 from ding_lite.utils.run_process import (
     RunProcess,
@@ -103,6 +104,8 @@ class Sweep:
         points = count_points(self._space) if args.sampler == "grid" else math.inf
         self._trials = int(min(args.trials or (TRIALS if points == math.inf else points), points))
         self._executor = open_cluster(args, self._folder)
+        if not self._executor:
+            check_processes(args.nproc * min(args.jobs, self._trials), "--jobs")
         samplers = {"tpe": TPESampler(constant_liar=True), "random": RandomSampler(), "grid": BruteForceSampler()}
         # The first quarter of a trial's first run prunes nothing.
         median = optuna.pruners.MedianPruner(n_startup_trials=args.prune_after, n_warmup_steps=self._limit // 4 + 1)

@@ -33,6 +33,9 @@ train -c {c} --max-env-step 9 | Did you mean 'max_env_step='?
 resume | the following arguments are required: DIR
 resume run -s 1 | unrecognized arguments: -s 1
 resume run --nproc 0 | expected --nproc >= 1
+-c {c} --nproc 4097 | --nproc: 4097 processes would share
+train -c {c} -s 0 1 2 --nproc 2049 --jobs 2 | --jobs: 4098 processes would share
+sweep -c {c} policy.nstep=1,3 --nproc 2049 --jobs 2 | --jobs: 4098 processes would share
 -m eval --ckpt x --nproc 2 | leave out --nproc
 -c x.py --load-path run | --ckpt (--load-path) and --episodes need -m eval
 -m eval --ckpt x --episodes 0 | expected --episodes >= 1, got 0

@@ -17,6 +17,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from ding_lite.utils.registry import UserError
+
+PROCESSES_A_CORE = 4  # more training processes of this machine are refused
 LOCAL_RANK = re.compile(r"--local[-_]rank=")  # torch.distributed.launch gives it to scripts; LOCAL_RANK says the same
 
 
@@ -116,6 +119,23 @@ def is_loopback(addr: str) -> bool:
 def usable_cores() -> int:
     """Return the number of cores of this machine that this process may run on."""
     return len(os.sched_getaffinity(0))
+
+
+def check_processes(number: int, option: str, gpus: int = 0) -> None:
+    """Raise `UserError` if training processes would be many more than the cores, which they would only take in turns.
+
+    Args:
+        number: how many would run at the same time on this machine.
+        option: what says so, such as '--nproc'.
+        gpus: as many processes are fine.
+    """
+    cores = usable_cores()
+    most = max(PROCESSES_A_CORE * cores, gpus)
+    if number > most:
+        raise UserError(
+            f"{option}: {number} processes would share {cores} core(s) of this machine, expected at most {most}: lower "
+            "it. torchrun starts any number."
+        )
 
 
 def read_seconds(name: str, default: str, given: float | None = None) -> float:
