@@ -14,7 +14,7 @@ from ding_lite import __version__
 from ding_lite.cli.parsers import COMMANDS, OVERRIDE, load_command, overview, parse
 from ding_lite.utils.printable import show
 from ding_lite.utils.ranks.interrupt import ends_at_interrupt
-from ding_lite.utils.ranks.launch_environment import LOCAL_RANK, read_launch
+from ding_lite.utils.ranks.launch_environment import LOCAL_RANK, end_launcher, read_launch
 from ding_lite.utils.registry import UserError, closest
 
 RUN_BY_ALL_RANKS = ("train", "resume", "classic")  # under a launcher; rank 0 alone runs the other commands
@@ -65,6 +65,7 @@ def _run_command(name: str, words: list[str]) -> None:
             command.run(parse(name, command, words))
     except UserError as error:
         sys.stderr.write(f"{error}\n")
+        end_launcher()
         raise SystemExit(2) from None
 
 

@@ -41,6 +41,7 @@ from ding_lite.utils.ranks.collectives import get_rank, get_world_size
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.interrupt import SIGNALS, restoring_signals
 from ding_lite.utils.ranks.launch_environment import (
+    OWN_LAUNCHER,
     check_processes,
     loopback,
     read_launch,
@@ -306,7 +307,7 @@ def _environment(nproc: int) -> Iterator[None]:
     """Return a context manager that sets the variables of torch's launcher and the ranks, and silences torch's log."""
     # A script ignores SIGINT for its background jobs, but runs handle it. nohup ignores SIGHUP, which is respected.
     handled = [n.name for n in FORWARDED if n in SIGNALS or signal.getsignal(n) != signal.SIG_IGN]
-    variables = {"TORCHELASTIC_SIGNALS_TO_HANDLE": ",".join(handled)}
+    variables = {"TORCHELASTIC_SIGNALS_TO_HANDLE": ",".join(handled), OWN_LAUNCHER: str(os.getpid())}
     variables[SECRET] = os.environ.get(SECRET) or secrets.token_hex()
     if nproc > 1 and "OMP_NUM_THREADS" not in os.environ:
         variables["OMP_NUM_THREADS"] = "1"  # torchrun's default: otherwise the ranks compete for the cores

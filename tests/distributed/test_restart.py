@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import textwrap
 from pathlib import Path
+
+import pytest
 
 from tests.distributed.launcher import launch
 
@@ -60,3 +63,23 @@ def test_a_restart_of_a_resumed_run_ignores_how_it_ended_before(tmp_path: Path) 
     (folder / "result.json").write_text('{"stop_reason": "interrupted", "signal": 15}')
     os.utime(folder / "result.json", (1e9, 1e9))  # long ago
     assert opened(tmp_path, "resume") == [["False", "pong", "True"], ["True", "pong", "True"]]
+
+
+MISTAKE = """
+    import os, sys
+    from ding_lite.utils import DDPContext, all_gather_object, get_rank
+    from ding_lite.utils.registry import UserError
+
+    with DDPContext(timeout=30):
+        if get_rank() == 1 or sys.argv[1] == "all":
+            raise UserError(f"a mistake in attempt {os.environ['TORCHELASTIC_RESTART_COUNT']}")
+        all_gather_object(None)
+"""
+
+
+@pytest.mark.parametrize(("who", "nproc"), [("all", 2), ("one", 2), ("all", 1)])
+def test_a_mistake_of_the_user_is_not_restarted_by_torchs_launcher(tmp_path: Path, who: str, nproc: int) -> None:
+    (tmp_path / "script.py").write_text(textwrap.dedent(MISTAKE))
+    run = launch([str(tmp_path / "script.py"), who], nproc=nproc, timeout=120, env={"PET_MAX_RESTARTS": "3"})
+    assert run.returncode == 1
+    assert re.findall(r"(?m)^(?:\[rank \d\] )?a mistake in attempt (\d)$", run.stderr) == ["0"], run.stderr

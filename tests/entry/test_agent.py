@@ -245,7 +245,11 @@ def test_other_observations_are_refused_in_one_line(observation: str, given: Any
 def test_observations_are_normalised_by_the_statistics_of_the_checkpoint() -> None:
     setup = make_setup(parity_env(), "ppo", "env.norm_obs=True")
     policy = setup.create_policy(fields=("eval",))
-    statistics = {"obs.mean": torch.full((4,), 3.0), "obs.var": torch.full((4,), 4.0), "obs.count": torch.full((4,), 9.0)}
+    statistics = {
+        "obs.mean": torch.full((4,), 3.0),
+        "obs.var": torch.full((4,), 4.0),
+        "obs.count": torch.full((4,), 9.0),
+    }
     assert policy.normalizer is not None
     known = policy.normalizer.state_dict()
     statistics = {key: statistics.get(key, value).to(value.dtype).reshape(value.shape) for key, value in known.items()}

@@ -30,6 +30,7 @@ from ding_lite.utils.ranks.heartbeat import waiting
 from ding_lite.utils.ranks.interrupt import INTERRUPTED
 from ding_lite.utils.ranks.launch_environment import (
     Launch,
+    end_launcher,
     is_loopback,
     read_launch,
     read_seconds,
@@ -128,6 +129,7 @@ class DDPContext:
             record_cause(_describe(error), mistake=str(error))
             if launch.rank == 0 and self._report:
                 print(error, file=sys.stderr)
+            end_launcher()
             raise SystemExit(2) from None
         except (RuntimeError, ValueError) as error:
             cause = (str(error).splitlines() or [type(error).__name__])[0]
@@ -200,6 +202,8 @@ class DDPContext:
         mistake = str(error) if isinstance(error, UserError) else ""
         record_cause(f"lost another rank: {lost}" if lost else cause, None, text, mistake, bool(lost))
         self._unwatch(status, "" if lost or not isinstance(error, Exception) else cause, alike=bool(first))
+        if mistake:
+            end_launcher()
         atexit.register(_end_process, status)
         leaving = threading.Thread(target=dist.destroy_process_group, daemon=True)
         leaving.start()
@@ -218,6 +222,8 @@ class DDPContext:
             interrupted = isinstance(error, KeyboardInterrupt)
             if self._report:
                 print(INTERRUPTED if interrupted else error, file=sys.stderr)
+            if not interrupted:
+                end_launcher()
             raise SystemExit(128 + signal.SIGINT if interrupted else 2) from None
 
 

@@ -10,6 +10,7 @@ import ipaddress
 import json
 import os
 import re
+import signal
 import socket
 import time
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,7 @@ from typing import NamedTuple
 
 from ding_lite.utils.registry import UserError
 
+OWN_LAUNCHER = "DING_LITE_LAUNCHER"  # variable with the process id of a launcher that does not repeat mistakes
 PROCESSES_A_CORE = 4  # more training processes of this machine are refused
 LOCAL_RANK = re.compile(r"--local[-_]rank=")  # torch.distributed.launch gives it to scripts; LOCAL_RANK says the same
 
@@ -158,6 +160,25 @@ def sibling_error_file(launch: Launch, rank: int) -> str:
     own, local = Path(os.environ.get("TORCHELASTIC_ERROR_FILE", "")), launch.local_rank + rank - launch.rank
     known = own.parent.name == str(launch.local_rank) and 0 <= local < launch.local_world_size
     return str(own.parent.parent / str(local) / own.name) if known else ""
+
+
+def end_launcher() -> None:
+    """End torch's launcher with a SIGTERM, if it is this process's parent and would start all ranks again.
+
+    It restarts ranks after every failure, and cannot be told otherwise. Call this after a mistake of the user, which
+    every restart would repeat.
+    """
+    env, parent = os.environ, os.getppid()
+    left = env.get("TORCHELASTIC_RESTART_COUNT") != env.get("TORCHELASTIC_MAX_RESTARTS")
+    folder, found, _ = env.get("TORCHELASTIC_ERROR_FILE", "").rpartition("/attempt_")
+    if not (left and found) or env.get(OWN_LAUNCHER) == str(parent):
+        return
+    with suppress(OSError):
+        os.close(os.open(f"{folder}/mistake", os.O_CREAT | os.O_EXCL))  # of several ranks one sends it
+        status = dict(re.findall(r"(\w+):\s*(\S+)", Path(f"/proc/{parent}/status").read_text()))
+        # torch's launcher handles the signal; a shell between it and this process does not.
+        if status["Uid"] == str(os.getuid()) and int(status["SigCgt"], 16) >> signal.SIGTERM - 1 & 1:
+            os.kill(parent, signal.SIGTERM)
 
 
 def record_cause(
