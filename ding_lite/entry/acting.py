@@ -63,7 +63,8 @@ class Observations:
         several: bool = False,
     ) -> None:
         self._space, self._several = space, several
-        self._forms = observation_forms(space, env_space, layout, actions)
+        forms = observation_forms(space, env_space, layout, actions)
+        self._forms = [(form, dict(space_leaves(form)), convert) for form, convert in forms]
 
     def read(self, obs: Any) -> tuple[Any, int | None]:
         """Return a batch `[N, ...]` for a policy, and N; for one observation, a batch of one and None.
@@ -73,11 +74,12 @@ class Observations:
                 not in their space.
         """
         wrong = None
-        for space, convert in self._forms:
+        for space, parts, convert in self._forms:
             given = self._with_state(obs, space) if self._several else obs
             if (batch := _batch(given, space)) is None:
                 continue
-            wrong = next((part for path, part in space_leaves(space) if _is_float_for(part, path, batch[0])), None)
+            leaves = dotted_items(batch[0]) if isinstance(batch[0], dict) else [("", batch[0])]
+            wrong = next((parts[path] for path, leaf in leaves if _is_float_for(leaf, parts[path], path)), None)
             if wrong is None:
                 return convert(_fit(batch[0], space, "Observations")), batch[1]
         if wrong is not None:
@@ -96,7 +98,7 @@ class Observations:
         return {**obs, GLOBAL: np.zeros((*rows, *parts[GLOBAL].shape), parts[GLOBAL].dtype)}
 
     def _describe_mistake(self, obs: Any) -> str:
-        others = [space for space, _ in self._forms if space is not self._space]
+        others = [space for space, *_ in self._forms if space is not self._space]
         forms = [_describe(space) for space in (self._space, *others)]
         if isinstance(obs, Mapping):
             found = [f"'{path}' {_describe_leaf(leaf)}" for path, leaf in dotted_items(obs)]
@@ -137,11 +139,12 @@ def _count(array: Any, shape: tuple[int, ...]) -> int | None:
     return found[0] if found[1:] == shape and len(found) > len(shape) else 0
 
 
-def _is_float_for(part: gymnasium.Space[Any], path: str, batch: Any) -> bool:
-    """Return whether a part of a batch holds no numbers, or floats where its space holds none; masks may be floats."""
-    leaf = dict(dotted_items(batch))[path] if isinstance(batch, dict) else batch
+def _is_float_for(leaf: Any, part: gymnasium.Space[Any], path: str) -> bool:
+    """Return whether an array holds no numbers, or floats where its space holds none; masks may be floats."""
+    if not _has_numbers(leaf):
+        return True
     is_float = leaf.is_floating_point() if isinstance(leaf, torch.Tensor) else leaf.dtype.kind == "f"
-    return not _has_numbers(leaf) or (is_float and np.dtype(part.dtype).kind != "f" and path != MASK)
+    return is_float and part.dtype.kind != "f" and path != MASK  # type: ignore[union-attr]  # spaces of arrays
 
 
 def _fit(batch: Any, space: Any, where: str) -> Any:

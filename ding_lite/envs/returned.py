@@ -87,9 +87,9 @@ def _cast(obs: Any, space: gymnasium.Space[Any], where: str, batch: tuple[int, .
 
 def check_finite(numbers: np.ndarray, where: str, space: gymnasium.Space[Any] | None = None) -> None:
     """Raise `EnvError` if one of these floats `[N, ...]` is NaN or infinite."""
-    wrong = np.argwhere(~np.isfinite(numbers))
-    if len(wrong):
-        first = tuple(wrong[0].tolist())
+    finite = np.isfinite(numbers)
+    if not finite.all():
+        first = tuple(np.argwhere(~finite)[0].tolist())
         finite = f"finite numbers of the space {space}" if space else "finite numbers"
         raise EnvError(f"{where} with {numbers[first]!s} in environment {first[0]}, expected {finite}.")
 

@@ -35,7 +35,7 @@ A registered environment is a `gymnasium.Env` class whose only argument is `cfg.
 * a class method `make_native(cfg, num_envs, num_threads)`, which returns a `VectorEnv` that obeys the contract in
   docs/environments.md, which `check_native` tries.
 * a class method `env_pool_task(cfg)`, if envpool has an equivalent environment, see `env_pool`.
-* an attribute `note` of its objects, a message for the summary of a run after their first reset.
+* an attribute `summary_note` of its objects, a message for the summary of a run after their first reset.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def check_env(cfg_env: EasyDict, builders: Sequence[Builder] | None = None) -> E
     env, info = build_checked(lambda: build_plain(builder, cfg_env), cfg_env.env_id or cfg_env.type, options)
     try:
         note = PolicyObservations(env, image_layout(builder, cfg_env)).note
-        own = getattr(env.unwrapped, "note", "")
+        own = getattr(env.unwrapped, "summary_note", "")
         notes = [note, find_own_randomness(env) if cfg_env.wrappers else "", note_mask(env, info), own]
         observation_space = wrap_single(env, builder, cfg_env).observation_space
     finally:

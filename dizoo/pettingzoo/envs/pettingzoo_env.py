@@ -32,7 +32,7 @@ class PettingZooEnv(gymnasium.Env):
     all observations joined if it has none.
 
     Attributes:
-        note: where the game's masks are found, for the summary of a run; empty if it has none.
+        summary_note: where the game's masks are found, for the summary of a run; empty if it has none.
 
     Raises:
         ConfigError: the game is not installed, has no parallel API, or an agent's actions are not discrete.
@@ -50,7 +50,7 @@ class PettingZooEnv(gymnasium.Env):
         module = load_extra(f"pettingzoo.{path}" if package in FAMILIES else path, "pettingzoo", what)
         if not hasattr(module, "parallel_env"):
             raise ConfigError(f"{what}: expected a game with PettingZoo's parallel API, which this one does not have.")
-        self._name, self.note = f"Environment '{cfg_env.env_id}'", ""
+        self._name, self.summary_note = f"Environment '{cfg_env.env_id}'", ""
         self._game = module.parallel_env(**cfg_env.kwargs)
         if hasattr(self._game, "aec_env"):
             drop_checks(self._game)
@@ -123,11 +123,11 @@ class PettingZooEnv(gymnasium.Env):
         if isinstance(obs, dict) and MASK in obs:
             rest = {key: part for key, part in obs.items() if key != MASK}
             alone = len(rest) == 1 and not isinstance(self._seen[agent], Dict)
-            self.note = f"{MASK} of the agents' observations is obeyed."
+            self.summary_note = f"{MASK} of the agents' observations is obeyed."
             return next(iter(rest.values())) if alone else rest, obs[MASK]
         if not info or MASK not in info:
             return obs, None
-        self.note = f"info['{MASK}'] of the agents is obeyed."
+        self.summary_note = f"info['{MASK}'] of the agents is obeyed."
         return obs, info[MASK]
 
     def _read_mask(self, agent: str, mask: Any, options: int) -> np.ndarray:
