@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import torch.distributed as dist
 from ding_lite.utils.ranks.launch_environment import Launch
 from ding_lite.utils.ranks.signing import Signer, ask_for_secret, given_secret, handing_out, is_handed_out
 from ding_lite.utils.registry import UserError
-from tests.distributed.launcher import finish, free_port, start_forked
+from tests.distributed.launcher import finish, free_port, run_forked, start_forked
 from tests.survival.common import wait_until
 
 NOBODY = 65534
@@ -74,6 +75,18 @@ def test_rank_0_of_one_machine_hands_out_a_secret_unless_there_is_one(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert is_handed_out(Launch(0, 2, 0, local, addr, 1234)) == expected
+
+
+SHOW = "import os, sys; sys.stdout.write(os.environ['DING_LITE_SECRET'] + chr(10))"
+LAUNCH = "import sys; from ding_lite.entry.launcher import run_ranks; sys.exit(run_ranks(sys.argv[1:], 2, 0))"
+
+
+def test_our_launcher_gives_its_ranks_a_new_secret_or_that_of_the_user() -> None:
+    words = ["-c", LAUNCH, sys.executable, "-c", SHOW]
+    first, again = (run_forked(words).stdout.split() for _ in range(2))
+    assert len({*first, *again}) == 2
+    assert [len(secret) for secret in (*first, *again)] == [64] * 4
+    assert run_forked(words, env={"DING_LITE_SECRET": "x" * 16}).stdout.split() == ["x" * 16] * 2
 
 
 def ask_as(user: int, port: int) -> str:
