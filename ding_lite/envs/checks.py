@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from easydict import EasyDict
+from gymnasium.envs.registration import find_highest_version, get_env_id, parse_env_id
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from ding_lite.envs.actions import ActionUnits, sample_masked
@@ -16,6 +17,7 @@ from ding_lite.envs.masks import MASK, WRAPPER, find_mask_space, mask_side
 from ding_lite.envs.returned import OLD_INTERFACE, EnvError
 from ding_lite.envs.seeded_env import SeededEnv
 from ding_lite.envs.spaces import EnvSpec
+from ding_lite.utils.key import show
 from ding_lite.utils.registry import ConfigError, UserError, place_of
 from ding_lite.utils.tree import tree_leaves
 
@@ -33,7 +35,10 @@ def find_id(env_id: str | None) -> Any:
     """Return gymnasium's spec of `env.env_id`, or raise `ConfigError` if there is none."""
     env_id = given_id(env_id)
     try:
-        return gymnasium.spec(env_id)
+        namespace, name, version = parse_env_id(env_id)
+        if version is None and env_id not in gymnasium.registry:  # the newest version, as `gymnasium.make` takes it
+            version = find_highest_version(namespace, name)
+        return gymnasium.spec(get_env_id(namespace, name, version))
     except (gymnasium.error.Error, ModuleNotFoundError) as error:
         raise ConfigError(
             f"env.env_id '{env_id}': {error} An environment of your own: import the module that registers it, or name "
@@ -163,18 +168,23 @@ def _play(env: VectorEnv, name: str, limit: int | None) -> None:
             ("terminated", terminated_N, "b"),
             ("truncated", truncated_N, "b"),
         ):
-            if np.shape(array) != (NUM_ENVS,) or np.asarray(array).dtype.kind not in kinds:
-                expected = "numbers" if kinds != "b" else "bools"
-                raise _violation(name, f"step returned {what} {array!r}, expected an array of {NUM_ENVS} {expected}")
+            if not isinstance(array, np.ndarray) or array.shape != (NUM_ENVS,) or array.dtype.kind not in kinds:
+                expected = f"a NumPy array of {NUM_ENVS} {'numbers' if kinds != 'b' else 'bools'}"
+                raise _violation(name, f"step returned {what} {show(array)}, expected {expected}")
         if (terminated_N | truncated_N).any():
-            if len(info.get("final_obs", ())) != NUM_ENVS:
-                raise _violation(name, "info['final_obs'] must hold N observations where an episode has ended")
+            final_obs = info.get("final_obs")
+            if not isinstance(final_obs, np.ndarray) or len(final_obs) != NUM_ENVS:
+                what = "must be a NumPy array of N observations where an episode has ended"
+                raise _violation(name, f"info['final_obs'] {what}, got {show(final_obs)}")
             return
     if steps == limit:
         raise _violation(name, f"no episode has ended after {limit} steps: truncate at env.max_episode_steps")
 
 
 def _check_rows(env: VectorEnv, name: str, obs: Any) -> None:
+    wrong = [type(leaf).__name__ for leaf in tree_leaves(obs) if not isinstance(leaf, np.ndarray)]
+    if wrong:
+        raise _violation(name, f"its observations are of type {wrong[0]}, expected NumPy arrays")
     expected = [np.shape(leaf) for leaf in tree_leaves(env.observation_space.sample())]
     found = [np.shape(leaf) for leaf in tree_leaves(obs)]
     if found != expected:

@@ -20,6 +20,7 @@ from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.envs.returned import EnvError, check_finite, fit, plain_array
 from ding_lite.envs.wrappers import TRUE_REWARD
+from ding_lite.utils.key import show_value
 from ding_lite.utils.registry import UserError
 from ding_lite.utils.seed import derive_seeds
 from ding_lite.utils.tree import tree_map
@@ -247,8 +248,9 @@ class EpisodeMonitor(VectorWrapper):
             values = final_info[key][index_K[known_K]]
             try:
                 number_KI[known_K, i] = [float(value) for value in values]
-            except (TypeError, ValueError) as error:
-                raise EnvError(f"env.info_keys: info['{key}'] is {values[0]!r}, expected a number.") from error
+            except (TypeError, ValueError, OverflowError) as error:
+                found = show_value(values[0])
+                raise EnvError(f"env.info_keys: info['{key}'] is {found}, expected a number, as float64.") from error
         return number_KI
 
     def _gather(self, final_obs: np.ndarray, index_K: np.ndarray) -> Any:

@@ -21,6 +21,7 @@ from gymnasium.wrappers import HumanRendering
 
 from ding_lite.envs.builders import Builder, build_single, find_builder
 from ding_lite.envs.returned import EnvError
+from ding_lite.envs.spaces import CHANNELS
 from ding_lite.envs.wrappers import ENGINES, TRUE_REWARD
 from ding_lite.utils.disk import describe_os_error
 from ding_lite.utils.key import ConfigDict
@@ -105,17 +106,27 @@ def check_recording(cfg_env: EasyDict, builders: Sequence[Builder] | None = None
 
 
 def render_image(env: gymnasium.Env) -> np.ndarray:
-    """Return the image that an environment renders, uint8 `[H, W, 3]`."""
+    """Return the image that an environment renders, uint8 `[H, W, 3]`.
+
+    It may also have one channel, or transparency, which is left out, and other numbers from 0 to 255, or floats from 0
+    to 1.
+    """
     name = f"Environment '{type(env.unwrapped).__name__}'"
     try:
         image = env.render()
     except Exception as error:  # the environment's code may raise anything
         cause = " ".join(f"{type(error).__name__}: {error}".split())
         raise EnvError(f"{name} cannot be rendered: {place_of(error)}{cause}") from error
-    if not isinstance(image, np.ndarray) or image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
+    if not isinstance(image, np.ndarray) or image.ndim != 3 or image.shape[2] not in CHANNELS or not image.size:
         kind = f"{image.dtype} {list(image.shape)}" if isinstance(image, np.ndarray) else f"a {type(image).__name__}"
-        raise EnvError(f"{name}: render returned {kind}, expected an array [height, width, 3] of uint8.")
-    return image
+        raise EnvError(f"{name}: render returned {kind}, expected an array [height, width, 3], best of uint8.")
+    image = image.repeat(3, 2) if image.shape[2] == 1 else image[..., :3]
+    if image.dtype == np.uint8:
+        return image
+    least, most = (image.min(), image.max()) if image.dtype.kind in "uif" else (np.nan, np.nan)
+    if not (least >= 0 and most <= 255):  # not true of NaN
+        raise EnvError(f"{name}: render returned {image.dtype} from {least} to {most}, expected numbers from 0 to 255.")
+    return (image * 255 if image.dtype.kind == "f" and most <= 1 else image).astype(np.uint8)
 
 
 def import_moviepy() -> Any:

@@ -17,6 +17,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict
 
 from ding_lite.envs.actions import bounds_of
+from ding_lite.utils.key import show_value
 from ding_lite.utils.registry import UserError
 
 OLD_INTERFACE = (
@@ -136,10 +137,9 @@ def _number(value: Any, where: str, expected: str) -> Any:
 def _to_array(value: Any) -> np.ndarray:
     try:
         return np.asarray(value)
-    except ValueError:  # a list of rows that have different lengths
+    except (ValueError, TypeError, RuntimeError):  # rows of different lengths; a tensor on a GPU or with a gradient
         return np.asarray(None)
 
 
 def _show(value: Any) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 80 else f"{text[:70]} ..."
+    return " ".join(show_value(value).split())

@@ -209,7 +209,12 @@ def _rows_side(space: Any, layout: str) -> tuple[gymnasium.Space[Any], Callable[
 
 def _check_supported(space: gymnasium.Space[Any]) -> None:
     if isinstance(space, Dict):
-        for part in space.values():
+        for key, part in space.items():
+            if not isinstance(key, str):
+                raise ConfigError(
+                    f"The environment's observations are a Dict with the key {key!r}: expected strings, rename it, for "
+                    "instance with gymnasium.wrappers.TransformObservation."
+                )
             _check_supported(part)
     elif not isinstance(space, Box | Discrete | MultiDiscrete | MultiBinary):
         raise ConfigError(

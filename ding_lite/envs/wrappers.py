@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -13,6 +14,7 @@ from easydict import EasyDict
 
 from ding_lite.envs.checks import draw_action
 from ding_lite.envs.masks import MASK, find_mask_space
+from ding_lite.envs.returned import fit
 from ding_lite.utils.registry import ConfigError, UserError, closest, place_of
 from ding_lite.utils.tree import tree_leaves
 
@@ -84,6 +86,9 @@ def apply_wrappers(env: gymnasium.Env, wrappers: Sequence[Any]) -> gymnasium.Env
         if number == place:
             env = meter = RewardMeter(env, below_all=number == 0)
         mask = find_mask_space(env.observation_space)
+        if name == "FlattenObservation":  # it takes a label that does not exist for another one
+            where, space = f"env.wrappers: '{name}' gets an observation", env.observation_space
+            env = gymnasium.wrappers.TransformObservation(env, partial(fit, space=space, where=where), space)
         try:
             env = _find(name)(env, **options)
         except UserError:  # its message already says what is wrong

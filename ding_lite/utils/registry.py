@@ -6,6 +6,7 @@ import difflib
 import importlib
 import importlib.util
 import re
+import sysconfig
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from functools import cached_property
@@ -52,11 +53,20 @@ def load_extra(module: str, extra: str, what: str = "This") -> Any:
     """Import a module that only one of our extras installs.
 
     Raises:
-        ConfigError: it cannot be imported. The message says that `what` needs the extra.
+        ConfigError: it cannot be imported. The message says that `what` needs the extra, unless a module is missing
+            that a file of the user's imports, or that the installed package does not have.
     """
     try:
         return importlib.import_module(module)
     except (ImportError, FileNotFoundError) as error:  # a missing file: envpool's assets are separate packages
+        missing, package = getattr(error, "name", None) or "", module.partition(".")[0]
+        if missing.startswith(f"{package}.") and importlib.util.find_spec(package):
+            raise ConfigError(f"{what}: the installed package '{package}' has no module '{missing}'.") from error
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+        file, installed = Path(frames[-1].filename), map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))
+        if missing != extra and not any(file.is_relative_to(folder) for folder in installed):
+            place = f"{file}, line {frames[-1].lineno}"
+            raise ConfigError(f"{what}: '{module}' cannot be imported: {place}: {error}.") from error
         raise ConfigError(f"{what} needs the extra '{extra}' ({error}): pip install 'ding_lite[{extra}]'.") from error
 
 

@@ -13,6 +13,7 @@ import pytest
 from easydict import EasyDict
 from gymnasium.vector import VectorEnv
 
+from ding_lite.config import compile_config
 from ding_lite.envs.keys import ENV_DEFAULTS
 from ding_lite.envs.vector_env import check_env, create_vector_env
 from ding_lite.utils.key import default_values
@@ -83,6 +84,15 @@ def test_a_missing_rom_file_is_a_config_error(tmp_path: Any, monkeypatch: pytest
     monkeypatch.setenv("ALE_ROMS_DIR", str(tmp_path))
     with pytest.raises(ConfigError, match=r"the ROM 'pong' cannot be read.*pong\.bin"):
         check_env(atari_config("PongNoFrameskip-v4"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("frame_skip", 0), ("noop_max", -1), ("noop_max", 10**6), ("sticky_action_prob", 1.5)]
+)
+def test_numbers_that_the_engine_cannot_take_are_refused_when_the_config_compiles(key: str, value: float) -> None:
+    env = {"env_id": "pong", key: value}
+    with pytest.raises(ConfigError, match=rf"^env\.{key}: expected .*, got {value}"):
+        compile_config((dict(env=env), dict(env=dict(type="atari"), policy=dict(type="dqn"))))
 
 
 @pytest.mark.parametrize(("version", "sticky"), [(4, -0.1), (4, 1.5), (4, 0.25), (0, 0.5)])

@@ -11,11 +11,13 @@ import ale_py
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from easydict import EasyDict
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from ding_lite.envs import check_env
+from ding_lite.envs.checks import find_id
 from ding_lite.utils import ConfigError
 from ding_lite.utils.registry import ENV_REGISTRY
 from tests.envs.test_vector_env import env_config
@@ -155,6 +157,14 @@ def test_an_id_that_gymnasium_does_not_know_is_answered_by_its_hint_and_ours(env
         check_env(env_config(env_id=env_id))
 
 
+def test_an_id_without_a_version_means_the_newest_as_in_gymnasium() -> None:
+    for name in ("CartPole", "Pendulum", "MountainCar"):
+        made = gymnasium.make(name)
+        assert made.spec is not None
+        assert find_id(name).id == made.spec.id
+    assert check_env(env_config(env_id="CartPole")).action_space == Discrete(2)
+
+
 @pytest.mark.parametrize("shape", [(4,), (2, 4)])
 @pytest.mark.parametrize("start", [0, 3])
 def test_a_trial_step_obeys_the_action_mask(shape: tuple[int, ...], start: int) -> None:
@@ -228,8 +238,14 @@ def without_final(info: dict[str, Any]) -> dict[str, Any]:
         ({"make_native": lambda cfg, n, threads: 1 / 0}, "cannot be built by make_native: .*ZeroDivisionError"),
         ({"mode": AutoresetMode.NEXT_STEP}, r"its metadata\['autoreset_mode'\] is .*NEXT_STEP"),
         ({"change": at_step(obs=lambda obs: obs[:, :1])}, r"observations have the shapes \[\(2, 1\)\], expected"),
-        ({"change": at_step(reward=lambda reward: reward[:, None])}, "step returned reward .* an array of 2 numbers"),
-        ({"change": at_step(info=without_final)}, r"info\['final_obs'\] must hold N observations"),
+        (
+            {"change": at_step(reward=lambda reward: reward[:, None])},
+            "step returned reward .* a NumPy array of 2 numbers",
+        ),
+        ({"change": at_step(info=without_final)}, r"info\['final_obs'\] must be a NumPy array of N obs.*got NoneType"),
+        ({"change": at_step(obs=torch.as_tensor)}, "its observations are of type Tensor, expected NumPy arrays"),
+        ({"change": at_step(reward=torch.as_tensor)}, "reward Tensor .*, expected a NumPy array of 2 numbers"),
+        ({"change": at_step(terminated=torch.as_tensor)}, "terminated Tensor .*, expected a NumPy array of 2 bools"),
         ({"change": lambda result: result[:4]}, "step must return"),
         (
             {"change": at_step(terminated=np.zeros_like, truncated=np.zeros_like)},

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ding_lite.envs import check_env, create_vector_env, rendering
-from ding_lite.envs.rendering import EpisodeRecorder, build_rendered
+from ding_lite.envs.rendering import EpisodeRecorder, build_rendered, render_image
 from ding_lite.utils.registry import ConfigError
 from tests.envs.test_vector_env import env_config
 from tests.toys import Toy
@@ -109,11 +109,35 @@ class Flickering(Lamp):
 
 
 @pytest.mark.parametrize(
+    "image",
+    [
+        np.full((8, 8, 3), 51, np.uint8),
+        np.dstack([np.full((8, 8, 3), 51), np.full((8, 8), 7)]).astype(np.uint8),  # RGBA
+        np.full((8, 8, 3), 51.4),
+        np.full((8, 8, 3), 0.2, np.float32),  # of 1: 0.2 * 255 = 51
+        np.full((8, 8, 1), 51),
+    ],
+)
+def test_images_of_other_channels_and_numbers_are_recorded(image: np.ndarray) -> None:
+    env = Flickering(image=image)
+    env.episode, env.count = 1, 5
+    found = render_image(env)
+    assert found.dtype == np.uint8
+    assert found.shape == (8, 8, 3)
+    assert (found == 51).all()
+
+
+@pytest.mark.parametrize(
     ("image", "message"),
     [
         (None, "render returned a NoneType, expected an array"),
-        (np.zeros((8, 8), np.uint8), "render returned uint8 [8, 8], expected an array [height, width, 3] of uint8"),
-        (np.zeros((8, 8, 3)), "render returned float64 [8, 8, 3], expected an array"),
+        (
+            np.zeros((8, 8), np.uint8),
+            "render returned uint8 [8, 8], expected an array [height, width, 3], best of uint8",
+        ),
+        (np.full((8, 8, 3), 256.0), "render returned float64 from 256.0 to 256.0, expected numbers from 0 to 255"),
+        (np.full((8, 8, 3), -1), "render returned int64 from -1 to -1, expected numbers from 0 to 255"),
+        (np.full((8, 8, 3), np.nan), "render returned float64 from nan to nan, expected numbers from 0 to 255"),
         ("raise", "ArithmeticError: the bulb is burnt"),
     ],
 )

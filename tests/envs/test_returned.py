@@ -106,6 +106,35 @@ def test_an_observation_that_does_not_fit_ends_the_run_in_one_line(
     assert re.fullmatch(rf"Environment 'Mine-v3': step returned obs ?{message}\.", str(error.value)), error.value
 
 
+class Huge:
+    """A tensor on a GPU, or with a gradient, does not become an array."""
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("use detach() instead")
+
+
+@pytest.mark.parametrize("manager", MANAGERS)
+@pytest.mark.parametrize(
+    ("obs", "rest", "message"),
+    [
+        (Huge(), REST, "= .*Huge object.* of type Huge, expected numbers of the space"),
+        ([10**5000, 0, 0], REST, "of type list, expected numbers of the space"),
+        (np.zeros(3), (10**5000, *REST[1:]), "the reward = .*, expected one number"),
+        (
+            np.zeros(3),
+            (1.0, True, False, {"key": 10**400}),
+            r"info\['key'\] is 10+\.\.\., expected a number, as float64",
+        ),
+        (np.zeros(3), (1.0, True, False, {"key": 10**5000}), r"info\['key'\] is .*, expected a number, as float64"),
+    ],
+)
+def test_what_numpy_cannot_take_is_one_line(
+    manager: str, obs: Any, rest: Any, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(EnvError, match=message):
+        two_steps(monkeypatch, manager, VECTOR, obs, rest, info_keys=["key"])
+
+
 @pytest.mark.parametrize("manager", [*MANAGERS, "native"])
 @pytest.mark.parametrize(
     ("space", "obs", "expected"),

@@ -120,6 +120,14 @@ def test_what_several_agents_observe_is_converted_agent_by_agent(space: Any, one
     assert single == Dict({key: observation_side(part)[0] for key, part in both.items()})
 
 
+@pytest.mark.parametrize("key", [0, ("a", 1)])
+def test_a_dict_whose_keys_are_no_strings_is_refused(key: Any) -> None:
+    part: Any = Dict({key: Box(-1, 1, (2,))})
+    for space in (part, Dict(deep=part)):
+        with pytest.raises(ConfigError, match=r"are a Dict with the key .*: expected strings"):
+            observation_side(space)
+
+
 def test_a_one_hot_vector_that_would_not_fit_is_not_made() -> None:
     space = Dict(count=Discrete(2**30), room=Discrete(3))
     env = PolicyObservations.wrap(Toy(observation_space=space, seen={"count": 7, "room": 2}))

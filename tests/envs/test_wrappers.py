@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Discrete
 
 from ding_lite.config import compile_config
 from ding_lite.config.schema import merge
@@ -201,6 +201,12 @@ def test_a_wrong_name_is_refused_when_the_config_compiles(wrappers: Any, message
 def test_wrong_arguments_are_refused_before_the_run_starts(wrappers: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check_env(env_config("grid", wrappers=wrappers))
+
+
+def test_a_label_that_does_not_exist_is_not_flattened() -> None:
+    env = Toy(observation_space=Discrete(4, start=1), seen=0)  # gymnasium would make label 4 of it
+    with pytest.raises(ConfigError, match=r"'FlattenObservation' gets an observation with the value 0 .*start=1"):
+        check_env(env_config(wrappers=["FlattenObservation"]), [lambda _: env])
 
 
 @pytest.mark.parametrize("manager", ["native", "env_pool"])

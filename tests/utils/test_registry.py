@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ding_lite.utils.registry import ConfigError, Registry, UserError, place_of
+from ding_lite.utils.registry import ConfigError, Registry, UserError, load_extra, place_of
 
 
 @pytest.fixture
@@ -55,6 +55,30 @@ def test_a_message_begins_with_the_place_of_the_error() -> None:
     with pytest.raises(SyntaxError) as wrong:
         compile("\n1 +", "config.py", "exec")
     assert place_of(wrong.value) == "config.py, line 2: "
+
+
+@pytest.mark.parametrize(
+    ("text", "module", "message"),
+    [
+        ("", "nosuch", r"This needs the extra 'video' \(No module named 'nosuch'\): pip install 'ding_lite\[video\]'"),
+        ("\nimport nosuch", "own", r"This: 'own' cannot be imported: .*own\.py, line 2: No module named 'nosuch'\.$"),
+        ("import video", "own", r"This needs the extra 'video' \(No module named 'video'\)"),
+        (
+            "from math import tree",
+            "own",
+            r"This: 'own' cannot be imported: .*own\.py, line 1: cannot import name 'tree'",
+        ),
+        ("", "numpy.nosuch", r"This: the installed package 'numpy' has no module 'numpy\.nosuch'\.$"),
+    ],
+)
+def test_only_a_module_that_an_extra_installs_is_a_missing_extra(
+    text: str, module: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=f"^{message}"):
+        load_extra(module, "video")
+    sys.modules.pop("own", None)
 
 
 def test_a_file_of_the_package_is_imported_when_its_name_is_looked_up(

@@ -40,14 +40,14 @@ def find_sticky(cfg_env: EasyDict) -> float:
     """Return the probability per emulator frame that the previous action is repeated: of the id, or else of the key.
 
     Raises:
-        ConfigError: the key is not a probability, or contradicts the id.
+        ConfigError: the key contradicts the id.
     """
     given = cfg_env.sticky_action_prob
     fixed = STICKY.get(str(cfg_env.env_id)[-3:], given)
-    if not 0 <= given <= 1 or given not in (0, fixed):
+    if given not in (0, fixed):
         raise ConfigError(
-            f"env.sticky_action_prob is {given} with env.env_id '{cfg_env.env_id}': expected a probability, and 0 for "
-            f"an id that ends with '-v4', 0.25 with '-v0'; name the game '{find_rom(cfg_env.env_id)}' to choose it."
+            f"env.sticky_action_prob is {given} with env.env_id '{cfg_env.env_id}': expected 0 for an id that ends "
+            f"with '-v4', 0.25 with '-v0'; name the game '{find_rom(cfg_env.env_id)}' to choose it."
         )
     return fixed
 
@@ -90,10 +90,15 @@ class AtariEnv(gymnasium.Env):
         frame_stack=Key(4, "newest frames in one observation; zeros before an episode's first frame", low=0, high=4096),
         clip_rewards=True,
         episodic_life=True,
-        frame_skip=Key(4, "emulator frames per env step"),
-        noop_max=Key(30, "largest number of no-ops at the start of a game; the number is drawn for each game"),
+        frame_skip=Key(4, "emulator frames per env step", low=1, high=1000),
+        noop_max=Key(
+            30, "largest number of no-ops at the start of a game; the number is drawn for each game", low=0, high=10**4
+        ),
         sticky_action_prob=Key(
-            0.0, "probability per emulator frame that the previous action is repeated; 0.25 for ids that end with '-v0'"
+            0.0,
+            "probability per emulator frame that the previous action is repeated; 0.25 for ids that end with '-v0'",
+            low=0,
+            high=1,
         ),
         fire_reset=Key(
             True, "the first action of each life is FIRE, as some games need, in games that have lives and this action"
@@ -156,7 +161,7 @@ class AtariEnv(gymnasium.Env):
             games_per_seed=1 if sticky or rom in REMEMBERING else GAMES_PER_SEED,
             serves=cfg_env.fire_reset,
             num_threads=num_threads,
-            max_num_frames_per_episode=DEFAULT_LIMIT if limit is None else limit * cfg_env.frame_skip,
+            max_num_frames_per_episode=DEFAULT_LIMIT if limit is None else min(limit * cfg_env.frame_skip, ENDLESS),
             repeat_action_probability=sticky,
             autoreset_mode=autoreset_mode,
             img_height=SCREEN,

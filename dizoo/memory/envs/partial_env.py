@@ -10,6 +10,7 @@ from easydict import EasyDict
 from gymnasium.spaces import Box
 
 from ding_lite.envs import make_gymnasium
+from ding_lite.envs.returned import fit
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ENV_REGISTRY
 
@@ -32,4 +33,4 @@ class PartialEnv(gymnasium.ObservationWrapper):
 
     def observation(self, observation: np.ndarray) -> np.ndarray:
         """Return the chosen numbers."""
-        return observation[self._observed]
+        return fit(observation, self.env.observation_space, "The whole observation")[self._observed]
