@@ -42,6 +42,7 @@ from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.interrupt import SIGNALS, restoring_signals
 from ding_lite.utils.ranks.launch_environment import (
     OWN_LAUNCHER,
+    allow_descriptors,
     check_processes,
     loopback,
     read_launch,
@@ -285,6 +286,7 @@ def supervise(command: Sequence[str], nproc: int, max_restarts: int, folder: str
         ChildFailedError: a rank failed, and there is no restart.
         SignalException: this process got a signal; the ranks have ended.
     """
+    allow_descriptors(nproc, hosts_store=True)
     with _environment(nproc):
         program, *words = command
         spec = WorkerSpec(

@@ -30,6 +30,7 @@ from ding_lite.utils.ranks.heartbeat import waiting
 from ding_lite.utils.ranks.interrupt import INTERRUPTED
 from ding_lite.utils.ranks.launch_environment import (
     Launch,
+    allow_descriptors,
     end_launcher,
     is_loopback,
     read_launch,
@@ -44,6 +45,7 @@ from ding_lite.utils.ranks.meeting import (
     check_versions,
     choose_backend,
     find_meeting_place,
+    launcher_hosts_store,
     loopback_interface,
     meet,
     show_place,
@@ -141,6 +143,8 @@ class DDPContext:
 
     def _join(self, launch: Launch) -> None:
         """Meet the other ranks, watch them, and form the process group."""
+        by_launcher = launcher_hosts_store()
+        allow_descriptors(launch.world_size, launch.rank == 0 and not by_launcher, launch.rank == 0 and by_launcher)
         meeting = meet(launch, self.timeout, first_reports(launch.world_size))
         check_versions(meeting.peers)
         backend, why = choose_backend(meeting.peers)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import math
 import os
 import re
+import resource
 import signal
 import socket
 import time
@@ -23,6 +25,9 @@ from ding_lite.utils.registry import UserError
 OWN_LAUNCHER = "DING_LITE_LAUNCHER"  # variable with the process id of a launcher that does not repeat mistakes
 PROCESSES_A_CORE = 4  # more training processes of this machine are refused
 LOCAL_RANK = re.compile(r"--local[-_]rank=")  # torch.distributed.launch gives it to scripts; LOCAL_RANK says the same
+
+LEAST_FILES = 64  # open files of a process besides its connections to ranks: standard streams, libraries, logs
+RUNS_FILES = 448  # further ones that it may need: environments, data, connections between machines
 
 
 @contextmanager
@@ -138,6 +143,32 @@ def check_processes(number: int, option: str, gpus: int = 0) -> None:
             f"{option}: {number} processes would share {cores} core(s) of this machine, expected at most {most}: lower "
             "it. torchrun starts any number."
         )
+
+
+def allow_descriptors(world_size: int, hosts_store: bool, launcher_hosts_store: bool = False) -> None:
+    """Raise this process's soft limit of open files to what a job of this many ranks needs, and its run besides.
+
+    gloo connects a rank with each other one. Each rank has two connections to the process that hosts the store. If that
+    is a launcher, this rank has inherited its limit.
+
+    Raises:
+        UserError: the hard limit of this process, or the soft limit of the launcher, is too low.
+    """
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = (math.inf if limit == resource.RLIM_INFINITY else limit for limit in limits)
+    store, need = LEAST_FILES + 2 * world_size, LEAST_FILES + world_size * (3 if hosts_store else 1)
+    if launcher_hosts_store and soft < store:
+        raise UserError(
+            f"open files: torch's launcher needs {store} for the store of {world_size} ranks, but may have {soft}. Run "
+            f"`ulimit -n {store}` before you start it."
+        )
+    if hard < need:
+        raise UserError(
+            f"open files: {world_size} ranks need {need} in one process, but the system allows {hard} (`ulimit -Hn`). "
+            "Raise that, for instance in /etc/security/limits.conf, or start fewer ranks."
+        )
+    if soft < need + RUNS_FILES:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (int(min(hard, need + RUNS_FILES)), limits[1]))
 
 
 def read_seconds(name: str, default: str, given: float | None = None) -> float:

@@ -192,7 +192,7 @@ def _connect(addr: str, port: int, timeout: float) -> dist.TCPStore:
 def _open_store(launch: Launch, timeout: float, wait: _Wait) -> dist.TCPStore:
     """Return the store at the launcher's address: the launcher's own, or one that rank 0 keeps."""
     place = launch.addr, launch.port
-    if place not in _stores and launch.rank == 0 and not _launcher_keeps_store():
+    if place not in _stores and launch.rank == 0 and not launcher_hosts_store():
         _stores[place] = host_store(*place, timeout)
     while place not in _stores:
         try:  # torch would wait without saying so, and could not be interrupted
@@ -204,7 +204,8 @@ def _open_store(launch: Launch, timeout: float, wait: _Wait) -> dist.TCPStore:
     return _stores[place]
 
 
-def _launcher_keeps_store() -> bool:
+def launcher_hosts_store() -> bool:
+    """Return whether torch's launcher hosts the store; otherwise rank 0 does."""
     return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
@@ -269,7 +270,7 @@ def _invite(
         if store.check(keys):
             texts = store.multi_get(keys)
             found = [signer.load(text, f"is/{rank}") for rank, text in zip(others, texts, strict=True)]
-    keeper = describe_process(-1, os.getppid()) if _launcher_keeps_store() else me
+    keeper = describe_process(-1, os.getppid()) if launcher_hosts_store() else me
     store.set(f"{key}/all", signer.dump([keeper, me, *found], "all"))
     return Meeting(launch, store, key, [me, *(Peer(*fields) for fields in found)], keeper, signer)
 

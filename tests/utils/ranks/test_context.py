@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ from ding_lite.utils.ranks.collectives import (
 )
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
-from ding_lite.utils.ranks.launch_environment import Launch, read_launch
+from ding_lite.utils.ranks.launch_environment import Launch, allow_descriptors, read_launch
+from ding_lite.utils.registry import UserError
 from tests.distributed.launcher import LAUNCH_VARIABLES
 
 
@@ -43,6 +45,39 @@ def set_all(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
 
 TORCH = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
 MASTER = {"MASTER_ADDR": "node1", "MASTER_PORT": "1234"}
+
+
+def limits_after(world_size: int, before: tuple[int, int], **who: bool) -> str:
+    """Return the limits of open files that a process has after it prepared for ranks, or the error."""
+    begin, end = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+            allow_descriptors(world_size, **{"hosts_store": False, **who})
+            text = str(resource.getrlimit(resource.RLIMIT_NOFILE))
+        except UserError as error:
+            text = str(error)
+        os.write(end, text.encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(end)
+    with os.fdopen(begin) as pipe:
+        return pipe.read()
+
+
+def test_the_limit_of_open_files_rises_with_the_ranks_or_is_named() -> None:
+    assert limits_after(2, (1024, 4096)) == "(1024, 4096)"
+    assert limits_after(1000, (1024, 4096)) == "(1512, 4096)"  # 64 + 1000 + 448
+    assert limits_after(1000, (1024, 4096), hosts_store=True) == "(3512, 4096)"  # two connections of each rank more
+    assert limits_after(1000, (1024, 1100)) == "(1100, 1100)"
+    assert limits_after(1000, (1024, 1024)).startswith(
+        "open files: 1000 ranks need 1064 in one process, but the system allows 1024 (`ulimit -Hn`)."
+    )
+    assert limits_after(1000, (1024, 4096), launcher_hosts_store=True) == (
+        "open files: torch's launcher needs 2064 for the store of 1000 ranks, but may have 1024. Run `ulimit -n 2064` "
+        "before you start it."
+    )
 
 
 def test_no_launcher_is_one_process() -> None:

@@ -65,7 +65,7 @@ def test_a_rank_says_for_whom_it_waits_and_can_be_interrupted(rank: int, missing
     assert (done.returncode, done.stderr) == (130, "Interrupted.\n")
 
 
-def test_ranks_wait_for_rank_0_if_it_is_lost_after_all_have_come_and_meet_the_next_one() -> None:
+def test_ranks_wait_for_the_next_rank_0_if_theirs_is_lost_after_all_have_come() -> None:
     store = host_store("127.0.0.1", 0, 10)
     job = [Launch(rank, 3, rank, 3, "127.0.0.1", store.port) for rank in range(3)]
     with ThreadPoolExecutor() as threads:
