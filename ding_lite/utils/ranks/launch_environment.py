@@ -25,7 +25,6 @@ from ding_lite.utils.registry import UserError
 OWN_LAUNCHER = "DING_LITE_LAUNCHER"  # variable with the process id of a launcher that does not repeat mistakes
 PROCESSES_A_CORE = 4  # more training processes of this machine are refused
 LOCAL_RANK = re.compile(r"--local[-_]rank=")  # torch.distributed.launch gives it to scripts; LOCAL_RANK says the same
-
 LEAST_FILES = 64  # open files of a process besides its connections to ranks: standard streams, libraries, logs
 RUNS_FILES = 448  # further ones that it may need: environments, data, connections between machines
 
