@@ -339,14 +339,10 @@ class Watchdog:
         return f"{peer} gave no sign of life for {self._timeout:g} s ({how}); {end}"
 
     def _kill(self, peer: Peer, cause: str) -> str:
-        with suppress(OSError):
-            process = os.pidfd_open(peer.pid)  # no later process with this id
-            try:
-                if peer.is_sibling:
-                    record_cause(cause, sibling_error_file(self._launch, peer.rank))
-                    signal.pidfd_send_signal(process, signal.SIGKILL)
-            finally:
-                os.close(process)
+        if peer.is_sibling:
+            record_cause(cause, sibling_error_file(self._launch, peer.rank))
+            with suppress(OSError):
+                os.kill(peer.pid, signal.SIGKILL)
         return cause
 
     def _end_lost(self, cause: str) -> None:

@@ -80,6 +80,20 @@ def test_ranks_wait_for_the_next_rank_0_if_theirs_is_lost_after_all_have_come() 
         assert len({result().key for result in [*found, others.result]} - {"ding_lite/lost"}) == 1
 
 
+def test_a_rank_joins_no_meeting_that_rank_0_has_not_named() -> None:
+    store = host_store("127.0.0.1", 0, 10)
+    store.set(NEWEST, Signer(b"guess").dump("ding_lite/false", NEWEST))
+    launch = Launch(1, 2, 1, 2, "127.0.0.1", store.port)
+    with pytest.raises(RuntimeError, match=r"^rank 0 did not come: it hands out no secret: Connection refused"):
+        meet(launch, 0.5, {})
+    with (
+        handing_out(store.port),
+        pytest.raises(RuntimeError, match=r"^rank 0 did not come: .* is not signed with this"),
+    ):
+        meet(launch, 0.5, {})
+    assert not store.check(["ding_lite/false/is/1"])
+
+
 def test_tries_to_reach_rank_0_count_towards_the_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.socket() as first:
         first.connect(full.getsockname())  # Linux now drops the packets of all others, as some firewalls do
