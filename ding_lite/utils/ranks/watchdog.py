@@ -170,7 +170,9 @@ class Watchdog:
                 what = f"no progress for {seconds:.0f} s in '{progress.stage}' (time-out {self._timeout:g} s)"
                 self._end(what, what)
             # A clean-up that waits for the others hangs too: they end soon after this limit.
-            if failure and (self._clock - self._failed >= CLEANUP_TIMEOUT or self._clock - self._progressed >= limit):
+            if failure is not None and (
+                self._clock - self._failed >= CLEANUP_TIMEOUT or self._clock - self._progressed >= limit
+            ):
                 self._end_failed(failure)
             cause = self._meeting is not None and (self._look() or self._waits_in_vain())
             if cause and not self._stop.is_set():
