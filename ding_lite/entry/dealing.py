@@ -112,11 +112,9 @@ def deal(
         if key in found[0]:
             own_share = [states[part] for part in share(len(states), rank, ranks)]
             dealt[key] = {"means": _sum_means([state[key]["means"] for state in own_share if state])}
-    remembered = [
-        tree_map(lambda leaf, span=span: None if leaf is None else _take(leaf, span), state["collect_mode"])
-        for state, span in spans
-    ]
-    dealt["collect_mode"] = _join(remembered, [span.stop - span.start for _, span in spans])
+    dealt["collect_mode"] = _deal_memory(spans, "collect_mode")
+    if "reward_model" in dealt:
+        dealt["reward_model"] |= _deal_memory(spans, "reward_model") or {}
     dealt["collector"] = {}
     if actors:
         own_actors = [_deal_actor(_state_of(states, actor), actor) for actor in mine]
@@ -159,6 +157,18 @@ def _deal_actor(state: dict[str, Any], actor: Stream) -> dict[str, Any]:
     """Return the state of an actor, see `ActorCollector`; without its environments and its rollout if it is lost."""
     own = state["collector"]["actors"][actor.number]
     return own | ({"state": None, "rollout": None} if actor.lost else {})
+
+
+def _deal_memory(spans: Sequence[Span], key: str) -> Any:
+    """Return what a part of the run remembers of the running episodes of the chosen environments."""
+    trees = [
+        tree_map(
+            lambda leaf, span=span: None if leaf is None else _take(leaf, span),
+            {name: part for name, part in state[key].items() if name != "means"},
+        )
+        for state, span in spans
+    ]
+    return _join(trees, [span.stop - span.start for _, span in spans])
 
 
 def _take(leaf: torch.Tensor, span: slice) -> torch.Tensor:

@@ -144,7 +144,10 @@ class RewardModel:
         self._optimizers.load_state_dict(state)
 
     def local_state_dict(self) -> dict[str, Any]:
-        """Return the state that differs between ranks: the sums of figures since the last record."""
+        """Return the state that differs between ranks: the sums of figures since the last record, as `means`.
+
+        Everything else is tensors `[N, ...]` of the running episodes, which a resumed run may deal to other ranks.
+        """
         return {"means": self._means.state_dict()}
 
     def load_local_state_dict(self, state: dict[str, Any]) -> None:

@@ -2,10 +2,11 @@
 
 Every collect, the networks learn from random batches of the rollout block, and each step gets
 
-    r' = r + w b / std(b),  or  r' = b / std(b)
+    r' = r + w b / std(R),  or  r' = b / std(R),  R_t = b_t + g R_{t-1}
 
-where b is its bonus, w `intrinsic_reward_weight` and std(b) the standard deviation of all bonuses so far, of all ranks.
-The standard deviation does not depend on the one largest bonus of a collect, as the range of all bonuses would.
+where b is its bonus, w `intrinsic_reward_weight`, g `bonus_discount`, and R the discounted sum of bonuses, which is 0
+before an episode. std(R) is the standard deviation of all R so far, of all ranks (Burda et al. 2018, section 2.4).
+Values, which are such sums, then are of the order of 1, whatever the bonuses. A bonus is at most 10 std(R).
 
 Shapes: T steps, N environments, B samples, F features, A actions.
 """
@@ -24,7 +25,6 @@ from ding_lite.model.encoders import create_encoder
 from ding_lite.reward_model.base import RewardModel
 from ding_lite.torch_utils.minibatch import next_obs
 from ding_lite.torch_utils.normalizer import Normalizer
-from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.key import Key
 from ding_lite.utils.ranks.collectives import get_rank, get_world_size
 from ding_lite.utils.registry import REWARD_MODEL_REGISTRY, ConfigError
@@ -40,7 +40,8 @@ class IntrinsicRewardModel(RewardModel):
             "'add': the bonus is added to the environment's reward; 'assign': it takes its place",
             choices=("add", "assign"),
         ),
-        intrinsic_reward_weight=Key(0.01, "what a bonus of one standard deviation adds to the reward", low=0),
+        intrinsic_reward_weight=Key(0.5, "what bonuses add to the reward: the deviation of its discounted sums", low=0),
+        bonus_discount=Key(0.99, "g: discount of the sums of bonuses whose deviation is their unit", low=0, high=1),
         extrinsic_reward_norm=Key(True, "divide the environment's reward by extrinsic_reward_norm_max"),
         extrinsic_reward_norm_max=Key(1.0, "the environment's largest reward", above=0, needs="extrinsic_reward_norm"),
         hidden_size_list=Key([64, 64, 128], "layers of each encoder; the last one is F", low=1),
@@ -49,7 +50,7 @@ class IntrinsicRewardModel(RewardModel):
     )
 
     def _init_networks(self) -> None:
-        self._bonus_stat = RunningMeanStd().to(self._device)
+        self._scale = Normalizer(None, self._cfg.bonus_discount).to(self._device)  # of bonuses
 
     def _create_encoder(self) -> nn.Module:
         size = self._cfg.hidden_size_list[-1]
@@ -69,13 +70,15 @@ class IntrinsicRewardModel(RewardModel):
         raise NotImplementedError
 
     def train(self, block: dict[str, Any]) -> dict[str, Tensor]:
-        data = self._data(block)
+        data, stats = self._data(block), self._scale.returns
+        assert stats is not None
         # The count makes the batches of a resumed run those of one that was never stopped.
-        seed = int(self._bonus_stat.count) * get_world_size() + get_rank()
+        seed = int(stats.count) * get_world_size() + get_rank()
         generator, number = torch.Generator().manual_seed(seed), len(next(iter(tree_leaves(data))))
         with torch.no_grad():
-            self._bonus_stat.update(self._bonus(data))
-        figures: dict[str, Tensor] = {"bonus_std": self._bonus_stat.std}
+            bonus = {"reward": self._bonus(data).view(block["reward"].shape)}
+            self._scale.update(bonus | {key: block[key] for key in ("episode_step", "actor") if key in block})
+        figures: dict[str, Tensor] = {"bonus_return_std": stats.std}
         for _ in range(self._cfg.update_per_collect):
             index_B = torch.randint(number, (self._cfg.batch_size,), generator=generator).to(self._device)
             figures |= self._learn(tree_map(lambda leaf: leaf[index_B], data))  # noqa: B023 (called at once)
@@ -83,11 +86,19 @@ class IntrinsicRewardModel(RewardModel):
 
     def relabel(self, block: dict[str, Any]) -> dict[str, Any]:
         cfg, reward_TN = self._cfg, block["reward"]
-        bonus_TN = (self._bonus(self._data(block)) / self._bonus_stat.std).view(reward_TN.shape).to(reward_TN)
+        bonus = self._scale.normalize({"reward": self._bonus(self._data(block))})["reward"]
+        bonus_TN = bonus.view(reward_TN.shape).to(reward_TN)
         if cfg.intrinsic_reward_type == "assign":
             return {**block, "reward": bonus_TN}
         scale = cfg.extrinsic_reward_norm_max if cfg.extrinsic_reward_norm else 1.0
         return {**block, "reward": reward_TN / scale + cfg.intrinsic_reward_weight * bonus_TN}
+
+    def local_state_dict(self) -> dict[str, Any]:
+        return super().local_state_dict() | {"scale": self._scale.local_state_dict()}
+
+    def load_local_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_local_state_dict(state)
+        self._scale.load_local_state_dict(state.get("scale") or {})
 
 
 @REWARD_MODEL_REGISTRY.register("rnd")
@@ -156,7 +167,7 @@ class IcmRewardModel(IntrinsicRewardModel):
 
     config = dict(
         type="icm",
-        intrinsic_reward_weight=0.003,
+        intrinsic_reward_weight=0.15,
         reverse_scale=Key(1.0, "weight of the inverse model's loss", low=0),
     )
 

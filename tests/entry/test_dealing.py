@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from ding_lite.entry.dealing import check_streams, deal, find_parts
 from ding_lite.envs import create_vector_env
@@ -40,6 +41,7 @@ def play(case: str) -> dict[str, Any]:
     block, _ = collector.collect()
     policy.to_samples(block)
     state = {"collector": collector.local_state_dict(), "collect_mode": policy.local_state_dict()}
+    state["reward_model"] = {"means": {}, "scale": {"running_return": torch.arange(6.0)}}
     return copy.deepcopy(state | {"random": random_state(), "learner": {"means": {"loss": [6.0, 3, 1]}}})
 
 

@@ -37,7 +37,9 @@ def block(seed: int, place: float) -> dict[str, Any]:
     draw = torch.Generator().manual_seed(seed)
     action = torch.randint(3, (16, 2), generator=draw)
     obs = place + 0.1 * torch.randn(17, 2, 4, generator=draw)
-    return {"obs": obs[:-1], "last_obs": obs[-1], "action": action, "reward": torch.full((16, 2), 5.0)}
+    step = torch.arange(16).int().unsqueeze(1).expand(-1, 2)  # of one episode
+    rows = {"obs": obs[:-1], "action": action, "reward": torch.full((16, 2), 5.0), "episode_step": step}
+    return rows | {"last_obs": obs[-1]}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -61,6 +63,25 @@ def test_rewards_are_scaled_and_joined_as_the_config_says(kind: str) -> None:
         bonus = model.relabel(given)["reward"]
     torch.testing.assert_close(relabelled, 5.0 / 10.0 + 0.5 * bonus)
     assert bonus.min() >= 0.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_bonus_is_divided_by_the_deviation_of_discounted_sums_of_bonuses(kind: str) -> None:
+    model = build(kind, intrinsic_reward_type="assign", update_per_collect=0)
+    discount, sums, before = model._cfg.bonus_discount, [], torch.zeros(2)
+    for seed in range(3):  # the second block goes on with the episodes of the first one, the third starts new ones
+        part = block(seed, 0.0)
+        part["episode_step"] = part["episode_step"] + 16 * (seed == 1)
+        reward_TN = model.process(part)["reward"]
+        with torch.no_grad():
+            bonus_TN = model._bonus(model._data(part)).view(16, 2)
+        for bonus_N, step_N in zip(bonus_TN, part["episode_step"], strict=True):
+            before = bonus_N + discount * before * (step_N > 0)
+            sums.append(before)
+        if kind == "icm":  # RND's bonuses change with its statistics of observations
+            deviation = torch.stack(sums).std(correction=0)
+            torch.testing.assert_close(reward_TN, bonus_TN / deviation, rtol=1e-4, atol=1e-5)
+    assert reward_TN.abs().max() < 10
 
 
 def test_the_inverse_model_learns_which_action_lies_between_two_observations() -> None:
@@ -95,7 +116,7 @@ def test_a_resumed_run_equals_one_that_was_never_stopped(tmp_path: Path, kind: s
     whole = train("whole", 40)
     train("parts", 20)
     assert not differences(whole, train("parts", 40, "policy.learn.resume_training=True"))
-    assert "reward_model/bonus_std" in (tmp_path / "whole/metrics.jsonl").read_text()
+    assert "reward_model/bonus_return_std" in (tmp_path / "whole/metrics.jsonl").read_text()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -62,10 +62,10 @@ def test_its_networks_train_on_two_processes_and_are_equal_on_both(tmp_path: Pat
     (began, ended), other = call_on_ranks(train_on_ranks, False, timeout=280, cwd=tmp_path)
     assert (began, ended) == other
     assert began != ended
-    records = [record for record in metrics(tmp_path / "run") if "reward_model/bonus_std" in record]
+    records = [record for record in metrics(tmp_path / "run") if "reward_model/bonus_return_std" in record]
     assert len(records) == 4  # of 40 iterations, one in 10
     state = load_checkpoint(str(tmp_path / "run" / "ckpt" / "ckpt_last.pth.tar"))
-    counts = [network["count"] for network in state["reward_model"]["networks"] if "count" in network]
+    counts = [network["returns.count"] for network in state["reward_model"]["networks"] if "returns.count" in network]
     assert counts == [state["collector"]["envstep"]]  # its statistics are of all steps of both ranks
 
 
@@ -110,7 +110,7 @@ def test_an_on_policy_policy_learns_from_its_rewards_too(folder: Path) -> None:
         for weight in (1.0, 0.0)
     ]
     assert ends[0].checksum() != ends[1].checksum()
-    assert any("reward_model/bonus_std" in record for record in metrics(folder / "1.0"))
+    assert any("reward_model/bonus_return_std" in record for record in metrics(folder / "1.0"))
 
 
 def test_what_does_not_relabel_refuses_a_reward_model() -> None:

@@ -16,7 +16,7 @@ minigrid_rnd_onppo_config = EasyDict(
         stop_value=0.7,
     ),
     reward_model=dict(
-        intrinsic_reward_weight=0.002,
+        intrinsic_reward_weight=0.1,
         learning_rate=0.0003,
         hidden_size_list=[128, 64],
         obs_norm_clamp_min=-5.0,
