@@ -39,8 +39,17 @@ from ding_lite.config.compat import (
 )
 from ding_lite.config.saved import append_to_path
 from ding_lite.config.shapes import check_action_space
+from ding_lite.config.unread import unread_keys
 from ding_lite.utils.key import SECTION, ConfigDict, get_key, has_fields, is_schedule, matches, set_key, show
-from ding_lite.utils.registry import CONFIG_MODULE, POLICY_REGISTRY, ConfigError, closest, place_of
+from ding_lite.utils.registry import (
+    CONFIG_MODULE,
+    ENV_REGISTRY,
+    POLICY_REGISTRY,
+    REWARD_MODEL_REGISTRY,
+    ConfigError,
+    closest,
+    place_of,
+)
 
 # The dicts of a config file, in short, for messages.
 LEAST = {
@@ -209,10 +218,18 @@ def compile_config(
     check_values(cfg)
     check_policy(cfg)
     sc.drop_unused(cfg, schema, values, notes)
+    notes += _unread_notes(cfg)
     cfg.notes = notes
     if save_cfg:
         save_config(cfg, os.path.join(cfg.exp_name, save_path))
     return cfg
+
+
+def _unread_notes(cfg: EasyDict) -> Iterator[str]:
+    for part, registry in zip(PARTS, (ENV_REGISTRY, POLICY_REGISTRY, REWARD_MODEL_REGISTRY), strict=True):
+        cls: type = dict(registry.items()).get(cfg.get(part, {}).get("type"), object)
+        for path in unread_keys(cls):
+            yield f"{part}.{path} has no effect: {cls.__name__} declares it, but no code reads it."
 
 
 def _fill_in(schema: sc.Schema, values: Mapping[str, Any]) -> EasyDict:

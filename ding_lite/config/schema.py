@@ -149,6 +149,12 @@ def model_options(policy_cls: type, cfg: Mapping[str, Any], schema: Schema) -> S
     model_cls = MODEL_REGISTRY.find(get_key(cfg, "policy.model.type") or name)
     options: Schema = {"policy.model.type": Key(UNSET, "name in the model registry", str)}
     options |= _constructor_keys(model_cls, "policy.model.", schema)
+    for path, key in schema.items():
+        if path.startswith("policy.model.") and path not in options and not _takes_any(model_cls):
+            raise ConfigError(
+                f"{path} ({key.meaning or key.default}) is a key of policy '{get_key(cfg, 'policy.type')}', but its "
+                f"model {model_cls.__name__} does not take it: add the argument to its constructor."
+            )
     encoder = get_key(cfg, ENCODER)
     if ENCODER in options and options[ENCODER].type == EncoderChoice and encoder is not None:
         own = _encoder_options(encoder)
@@ -165,6 +171,10 @@ def _encoder_options(encoder: Any) -> Schema:
     keys = _constructor_keys(encoder_cls, f"{ENCODER}.", {}, skip=2)  # the model passes these and the activation
     keys.pop(f"{ENCODER}.activation", None)
     return {f"{ENCODER}.type": Key(UNSET, "name in the encoder registry", str), **keys}
+
+
+def _takes_any(cls: Any) -> bool:
+    return any(param.kind is param.VAR_KEYWORD for param in inspect.signature(cls).parameters.values())
 
 
 def _constructor_keys(cls: Any, prefix: str, schema: Schema, skip: int = 0) -> Schema:

@@ -91,6 +91,7 @@ class MLP(nn.ModuleList):
         if residual:
             layers: list[nn.Module] = [linear(*hidden[:2]), *(PreNormBlock(size, activation) for size in hidden[2:])]
             nn.init.orthogonal_(cast("Tensor", layers[0].weight))
+            nn.init.zeros_(cast("Tensor", layers[0].bias))
             layers.append(nn.LayerNorm(hidden[-1]))
         else:
             layers = [with_norm(linear(*pair), pair[1], norm_type) for pair in itertools.pairwise(hidden)]

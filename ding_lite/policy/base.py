@@ -34,7 +34,7 @@ from ding_lite.torch_utils.minibatch import minibatches, rank_sizes
 from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
-from ding_lite.torch_utils.switches import frozen, set_training
+from ding_lite.torch_utils.switches import evaluated, frozen, set_training
 from ding_lite.torch_utils.target_network import TargetNetwork
 from ding_lite.utils.key import ConfigDict, declared_keys, default_values
 from ding_lite.utils.ranks.collectives import get_local_rank, get_world_size
@@ -73,6 +73,7 @@ class Policy(Checkpointed):
     transition_with_policy_data: ClassVar[bool] = False  # losses need what the policy predicted when it acted
     unit_actions: ClassVar[bool] = False  # whether all its continuous actions are between -1 and 1
     model_type: ClassVar[str] = ""  # name of the built-in model that it uses by default, see `default_model`
+    model_attributes: ClassVar[tuple[str, ...]] = ()  # what its model must have: networks with optimizers, sizes
     agents_model_type: ClassVar[str] = ""  # model with `multi_agent`; empty: `default_model`
     reads_next_obs: ClassVar[bool] = True  # whether its losses read `next_obs` of transitions from replay
     allows_lag: ClassVar[bool] = True  # whether it may learn from what an older policy played, see `collect.max_lag`
@@ -118,6 +119,7 @@ class Policy(Checkpointed):
         self.schedules = Schedules(cfg, type(self), self._device)
         self._cfg = cfg = self.schedules.cfg  # a copy if there are schedules, whose numbers change
         self._model = (model if model is not None else self._create_model()).to(self._device)
+        check_attributes(self)
         if uses_ddp(cfg) and cfg.ddp.sync_batchnorm:
             self._model = synchronize_batchnorm(self._model)
         self._model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub does not declare it
@@ -461,8 +463,8 @@ class Policy(Checkpointed):
         return tree_map(lambda leaf: leaf[0], output) | {"prev_state": before}
 
     def _run_frozen(self, network: nn.Module, obs: Any, **kwargs: Any) -> Any:
-        """Return the result of `_run`; its gradient flows to `kwargs`, but not to the network's parameters."""
-        with frozen(network):
+        """Return the result of `_run` in evaluation mode; its gradient flows to `kwargs`, but to no parameters."""
+        with frozen(network), evaluated(network):
             return self._run(network, obs, **kwargs)
 
     # For collecting.
@@ -540,6 +542,17 @@ class Policy(Checkpointed):
             return leaf.to(self._device, self._dtype if leaf.is_floating_point() else None, non_blocking=True)
 
         return tree_map(move, data)
+
+
+def check_attributes(policy: Policy) -> None:
+    """Check that a policy's model has what the policy reads of it."""
+    wanted, model = policy.model_attributes, policy.model
+    if missing := [name for name in wanted if not hasattr(model, name)]:
+        raise ConfigError(
+            f"Policy '{policy.current_config.type}' needs a model with the attributes {', '.join(wanted)}, but "
+            f"{type(model).__name__} has no {', '.join(missing)}: see 'What each policy asks of a model' in "
+            "docs/extending.md."
+        )
 
 
 def _bounded(action: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Switches networks: to training or evaluation mode, and to frozen parameters."""
+"""Switches networks: to training or evaluation mode, for all that follows or for a block, and to frozen parameters."""
 
 from __future__ import annotations
 
@@ -24,6 +24,21 @@ def _set_training(module: nn.Module, training: bool) -> None:
     for child in module._modules.values():
         if child is not None:
             _set_training(child, training)
+
+
+@contextmanager
+def evaluated(network: nn.Module) -> Iterator[None]:
+    """Inside this block, a network is in evaluation mode: running statistics normalise batches, and nothing is dropped.
+
+    A loss that passes through a network which it does not train runs it so. The batch's own statistics would hide what
+    all samples have in common, such as a shift of their actions, and would enter the running ones.
+    """
+    training = network.training
+    set_training([network], False)
+    try:
+        yield
+    finally:
+        set_training([network], training)
 
 
 @contextmanager

@@ -87,7 +87,8 @@ class DDPGPolicy(Policy):
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Box,)
     unit_actions = True
     actor_mode = "compute_actor"
-    _model: Any  # with the networks `actor` and `critic`
+    _model: Any
+    model_attributes = ("actor", "critic")
     logged_figures: ClassVar[tuple[str, ...]] = ("q_value", "td_error")
 
     @classmethod

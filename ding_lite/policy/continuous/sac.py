@@ -75,7 +75,8 @@ class SACPolicy(Policy):
     unit_actions = True
     actor_mode = "compute_actor"
     small_at_first: ClassVar[tuple[str, ...]] = ("actor",)  # networks whose last layers `learn.init_w` initialises
-    _model: Any  # with the networks `actor` and `critic`
+    _model: Any
+    model_attributes = ("actor", "critic")
     logged_figures: ClassVar[tuple[str, ...]] = ("q_value", "td_error", "log_prob", "alpha")
 
     @classmethod

@@ -76,7 +76,8 @@ class BCQPolicy(Policy):
     learns_from = "dataset"
     action_spaces = (gymnasium.spaces.Box,)
     unit_actions = True
-    _model: Any  # with the networks `actor`, `critic` and `vae`
+    _model: Any
+    model_attributes = ("actor", "critic", "vae", "latent_size", "phi")
     logged_figures = ("q_value", "td_error", "recons_loss", "kld_loss")
 
     def _init_learn(self) -> None:

@@ -70,7 +70,8 @@ class DTPolicy(Policy):
     learns_from = "dataset"
     action_spaces = (gymnasium.spaces.Discrete, gymnasium.spaces.Box)
     unit_actions = True
-    _model: Any  # a `DecisionTransformer`
+    _model: Any
+    model_attributes = ("discrete", "drop_p", "h_dim", "head", "n_blocks")
     logged_figures = ("accuracy", "action_error")
 
     def _prepare(self, batch: dict[str, Any]) -> dict[str, Any]:

@@ -76,7 +76,8 @@ class IQLPolicy(Policy):
     action_spaces = (gymnasium.spaces.Box,)
     unit_actions = True
     actor_mode = "compute_actor"
-    _model: Any  # with the networks `value`, `critic` and `actor`
+    _model: Any
+    model_attributes = ("actor", "critic", "value")
     logged_figures = ("q_value", "v_value", "adv", "adv_weight", "log_prob")
 
     def _create_model(self) -> nn.Module:

@@ -75,7 +75,8 @@ class ACERPolicy(Policy):
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
     actor_mode = "compute_actor"
     stored_outputs = ("logit",)
-    _model: Any  # with the networks `actor` and `critic`
+    _model: Any
+    model_attributes = ("actor", "critic")
     logged_figures = ("policy_loss", "bc_loss", "critic_loss", "entropy", "kl_div")
 
     def _init_learn(self) -> None:

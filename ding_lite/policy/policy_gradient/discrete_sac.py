@@ -77,8 +77,7 @@ class DiscreteSACPolicy(SACPolicy):
 
     def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_actor and detached figures, which include `entropy_gap` `[B]`, the entropy minus its target."""
-        with torch.no_grad():
-            q_BA = self._run(self._model.critic, batch["obs"]).amin(0)
+        q_BA = self._run_frozen(self._model.critic, batch["obs"]).amin(0)
         value_B, entropy_B = soft_policy_value(q_BA, self._run(self._model.actor, batch["obs"]), self._alpha().detach())
         entropy_B = entropy_B.detach()
         target, mask_BA = self._cfg.learn.target_entropy, find_mask(batch["obs"])

@@ -82,7 +82,8 @@ class HAPPOPolicy(Policy):
     actor_mode = "compute_actor"
     stored_outputs = ("logit", "value")
     transition_with_policy_data = True
-    _model: Any  # with the networks `actors`, one for each agent, and `critic`
+    _model: Any
+    model_attributes = ("actors", "critic")
     logged_figures = ("policy_loss", "entropy", "approx_kl", "clipfrac", "factor", "explained_variance")
 
     def _create_model(self) -> nn.Module:

@@ -69,7 +69,8 @@ class PDQNPolicy(Policy):
     model_type = "pdqn"
     action_spaces = (gymnasium.spaces.Dict,)
     unit_actions = True
-    _model: Any  # with the networks `dis` and `cont`
+    _model: Any
+    model_attributes = ("dis", "cont")
     logged_figures = ("q_value", "td_error", "epsilon")
 
     def _init_learn(self) -> None:
