@@ -145,7 +145,7 @@ class Export(Command):
 
 
 class Convert(Command):
-    """Convert a recording that DI-engine has pickled into a data set that is read here.
+    """Convert a pickled recording of DI-engine's into a data set.
 
     The file may hold transitions, episodes or trajectories of NumPy arrays or torch tensors. No code in it is run, and
     a file with anything else is refused.

@@ -450,7 +450,10 @@ def rename_keys(user: dict[str, Any], known: Schema, notes: list[str]) -> None:
     _replace_values(user, known, policy_cls, notes)
     for old, new in RENAMED_KEYS.items():
         value = get_key(user, old, UNSET)
-        if value is UNSET or old in known or new not in known:
+        free = (
+            "policy.model" in known and known["policy.model"].type is dict
+        )  # a model is given: any of its keys may be set
+        if value is UNSET or old in known or not (new in known or (free and new.startswith("policy.model."))):
             continue
         if get_key(user, new, value) != value:
             raise ConfigError(f"{old}={value!r} contradicts {new}={get_key(user, new)!r}: set '{new}' only.")

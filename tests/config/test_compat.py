@@ -359,6 +359,12 @@ def test_older_name_moves_to_the_new_one(old: Any, new: Any) -> None:
     assert cfg.notes == [f"{old} is {new} here."]
 
 
+def test_older_names_of_a_models_keys_are_accepted_beside_a_model() -> None:
+    main = dict(env=dict(env_id="Pendulum-v1"), policy=dict(action_space="continuous"))
+    cfg = compile_config((main, dict(policy=dict(type="ppo_pg"))), model_given=True)
+    assert cfg.policy.model == dict(action_space="continuous")
+
+
 def test_older_name_that_the_policy_declares_itself_stays() -> None:
     @POLICY_REGISTRY.register("config_test_declares")
     class Declares(DQNPolicy):
