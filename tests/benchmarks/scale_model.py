@@ -1,6 +1,6 @@
 """What many machines would give: a model of a learning step, checked on up to eight emulated ones.
 
-    python -m tests.benchmarks.scale_model [--write]
+    python -m tests.benchmarks.scale_model [--write] [--limits]
 
 1. Three tasks run for seconds on one core, for what a step consists of: collect, forward (with sampling), backward (and
    when the gradient of each parameter is there), update, evaluation, checkpoint; and on two ranks, for what each way to
@@ -66,6 +66,9 @@ CHECKED = {  # ways of which whole steps are measured, by the number of machines
 REPEATS = (2, 4, 40)  # of a case: at least, at most, and within a machine
 RANKS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 PER_MACHINE = (1, 8)
+SPREADS = (0.05, 0.2)  # of the seconds of a rank's iteration: standard deviation over the mean
+DESCRIPTORS = 10  # open files of a rank, beside a connection to every rank
+STORE = (15e-6, 0.28e-6)  # seconds of the store's thread for a request, and for each value in the answer
 PAGE = ROOT / "docs/scaling.md"
 TITLE = {"mlp": "MLP of 256, 256, on CartPole", "nature": "Nature network, on Pong", "impala": "IMPALA's, on Pong"}
 
@@ -291,6 +294,30 @@ def efficiencies(
     return {(way, each): step.alone / model.iteration(task, step, way, ranks, each, link) for way, each in options}
 
 
+def longest(ranks: int) -> float:
+    """Return the expected maximum of as many standard normal numbers (Blom's approximation)."""
+    return statistics.NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25)) if ranks > 1 else 0.0
+
+
+def limits() -> Iterator[str]:
+    """Yield the table of what the model of the average leaves out."""
+    head = [f"slower, spread {spread:.0%}" for spread in SPREADS]
+    yield f"| ranks | {' | '.join(head)} | descriptors of a rank | store, values a request | store, share of a core |"
+    yield "|---" * (len(head) + 4) + "|"
+    request, value = STORE
+    for ranks in (8, 64, 512, 1024):
+        waits = [f"{spread * longest(ranks):.0%}" for spread in SPREADS]
+        busy = [ranks * (request + value * read) for read in (8, ranks)]
+        cells = [
+            f"{ranks:,}",
+            *waits,
+            f"{DESCRIPTORS + ranks:,}",
+            f"8; {ranks:,}",
+            "; ".join(f"{part:.1%}" for part in busy),
+        ]
+        yield f"| {' | '.join(cells)} |"
+
+
 def draw(model: Model, steps: dict[str, Step], path: Path) -> None:
     """Draw the efficiency over the number of ranks, a panel for each network."""
     import matplotlib.pyplot as plt
@@ -332,12 +359,16 @@ def main() -> None:
     parser.add_argument("--measured", metavar="FILE", help="what was measured: read if it is there, else written")
     parser.add_argument("--all", action="store_true", help="print every way, number of ranks and ranks of a machine")
     parser.add_argument("--write", action="store_true", help="write tables and picture for docs/scaling.md")
+    parser.add_argument("--limits", action="store_true", help="print only what the model leaves out; measures nothing")
     parser.add_argument("--inside", metavar="DIR", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.inside:
         folder = Path(args.inside)
         inside = {task: Step(*step) for task, step in json.loads((folder / "steps").read_text()).items()}
         (folder / "measured").write_text(json.dumps([inside, *measure_all(folder, inside)]))
+        return
+    if args.limits:
+        show({"limits": limits()}, args.write)
         return
     if reason := obstacle():
         sys.exit(reason)
@@ -349,14 +380,20 @@ def main() -> None:
     steps, model = {task: Step(*step) for task, step in raw_steps.items()}, Model(*raw_model)
     tables = {"parts": parts(model, steps), "checked": checked(model, steps, [Case(*case) for case in raw_cases])}
     tables["predicted"] = complete(model, steps) if args.all else predicted(model, steps)
+    show(tables | {"limits": limits()}, args.write)
+    if args.write:
+        draw(model, steps, PAGE.parent / "images" / "scaling.png")
+
+
+def show(tables: dict[str, Iterator[str]], write: bool) -> None:
+    """Print tables, and write them into the page if `write`."""
     text = {name: "\n".join(lines).strip() for name, lines in tables.items()}
     print(*text.values(), sep="\n\n")
-    if args.write:
+    if write:
         page = PAGE.read_text()
         for name, table in text.items():
             page = re.sub(rf"(<!-- {name} -->\n).*?(<!-- end -->)", rf"\g<1>\n{table}\n\n\2", page, flags=re.S)
         PAGE.write_text(page)
-        draw(model, steps, PAGE.parent / "images" / "scaling.png")
 
 
 if __name__ == "__main__":
