@@ -34,6 +34,7 @@ from ding_lite.entry.keeper import load_model, trained_env_steps
 from ding_lite.entry.reporter import describe_evaluation, describe_numbers
 from ding_lite.entry.setup import RunSetup, policy_process, prepare_run
 from ding_lite.envs.actions import ActionUnits
+from ding_lite.envs.episode_monitor import longest_episode
 from ding_lite.envs.keys import ENV_DEFAULTS, ENV_KEYS
 from ding_lite.envs.rendering import build_rendered
 from ding_lite.envs.wrappers import TRUE_REWARD
@@ -268,7 +269,7 @@ def _undisturbed() -> Iterator[None]:
 def play_episodes(
     agent: Agent, env: gymnasium.Env, seed: int | None = None, deterministic: bool = True
 ) -> Iterator[tuple[float, int]]:
-    """Play one episode after another, endlessly.
+    """Play one episode after another, endlessly; see `longest_episode` for those that do not end.
 
     Args:
         agent: the agent.
@@ -279,6 +280,7 @@ def play_episodes(
     Yields:
         Each episode's return (the sum of unclipped rewards) and its length in env steps.
     """
+    longest = longest_episode(env.metadata)
     while True:
         obs, _ = env.reset(seed=seed)
         seed = None
@@ -290,7 +292,7 @@ def play_episodes(
             agent.policy.see_reward(np.array([gained]), explore=not deterministic)
             total += gained
             length += 1
-            ended = terminated or truncated
+            ended = terminated or truncated or length >= longest
         yield total, length
 
 

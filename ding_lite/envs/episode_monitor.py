@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -38,6 +38,11 @@ OWN_KEYS = frozenset(
 )
 
 
+def longest_episode(metadata: Mapping[str, Any]) -> int:
+    """Return the env steps after which an environment's episode is cut where somebody waits for its end."""
+    return max(metadata.get("max_episode_steps") or 0, LONGEST_EPISODE)
+
+
 class EpisodeMonitor(VectorWrapper):
     """Adds true episode totals, final observations, ended parts and scaled actions to a SAME_STEP vector environment.
 
@@ -55,7 +60,7 @@ class EpisodeMonitor(VectorWrapper):
             The engine has to restart some of its environments then. Empty: the engine's own limit applies.
         bounded: whether every episode ends, because somebody waits for it. Without a time limit,
             `env.metadata["max_episode_steps"]`, an episode is then truncated after `LONGEST_EPISODE` steps, with a
-            warning on the way; with one, after as many steps if they are more.
+            warning on the way; with one, after as many steps if they are more, see `longest_episode`.
         name: the environment's name in messages.
 
     Raises:
@@ -91,8 +96,8 @@ class EpisodeMonitor(VectorWrapper):
         self._clip_rewards = clip_rewards
         self._episodic_life, self._episodic_reward = episodic_life, episodic_reward
         self._limit_N = np.resize(limits, env.num_envs) if limits else None
-        own = env.metadata.get("max_episode_steps")
-        self._longest, self._warns = max(own or 0, LONGEST_EPISODE), bounded and not own
+        self._longest = longest_episode(env.metadata)
+        self._warns = bounded and not env.metadata.get("max_episode_steps")
         if bounded:
             limit_N = np.resize(limits or 0, env.num_envs)
             self._limit_N = np.where(limit_N > 0, limit_N, self._longest)
