@@ -22,7 +22,7 @@ from tests.policy.test_invariants import learn, played
 CONFIG = "dizoo/classic_control/cartpole/config/cartpole_dqn_config.py"
 
 
-def test_the_average_is_the_sum_of_all_weights_but_the_first_ones_with_shares_that_decay() -> None:
+def test_the_average_is_a_sum_with_decaying_shares_that_leaves_the_first_weights_out() -> None:
     layer, norm = nn.Linear(3, 2).double(), nn.BatchNorm1d(2).double()
     network = nn.ModuleDict({"0": layer, "1": norm, "same": layer})  # some weights have two names
     average, share = WeightAverage(network, 0.3), 0.3

@@ -104,7 +104,7 @@ def test_value_norm_learns_returns_in_units_of_their_running_deviation() -> None
 
 
 @pytest.mark.parametrize("name", ["ppo", "ppo_offpolicy", "happo"])
-def test_a_copy_that_acts_stores_values_in_units_of_rewards_which_stay_when_the_learner_goes_on(name: str) -> None:
+def test_a_copy_that_acts_stores_values_in_units_of_rewards(name: str) -> None:
     cfg = parity.compile_problem(name, parity.kinds_of(POLICY_REGISTRY.find(name))[0], ["policy.learn.adv_norm=False"])
     policy: Any = parity.create_policy(cfg)
     block = parity.collect_block(cfg)
