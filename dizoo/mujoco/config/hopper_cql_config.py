@@ -10,10 +10,6 @@ hopper_cql_config = EasyDict(
     ),
     policy=dict(
         num_threads=1,
-        model=dict(
-            actor_head_hidden_size=256,
-            critic_head_hidden_size=256,
-        ),
         learn=dict(
             init_w=None,
             train_epoch=250,

@@ -10,10 +10,6 @@ hopper_td3_bc_config = EasyDict(
     ),
     policy=dict(
         num_threads=1,
-        model=dict(
-            actor_head_hidden_size=256,
-            critic_head_hidden_size=256,
-        ),
         learn=dict(
             train_epoch=250,
             learning_rate_actor=3e-4,
