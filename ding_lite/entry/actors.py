@@ -35,7 +35,6 @@ from ding_lite.entry.experiment import NoEnvironments, Source
 from ding_lite.entry.setup import RunSetup
 from ding_lite.entry.summary import describe_collecting
 from ding_lite.policy import Policy
-from ding_lite.policy.common_keys import updates_after
 from ding_lite.utils.checkpoint.file import to_arrays
 from ding_lite.utils.key import get_key
 from ding_lite.utils.ranks.collectives import allreduce_data, get_rank, get_world_size
@@ -46,6 +45,7 @@ from ding_lite.utils.registry import ConfigError, UserError, load_extra
 from ding_lite.utils.seed import random_state, set_random_state
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker.collector import to_numpy
+from ding_lite.worker.learner import updates_after
 
 START_TIMEOUT = 300.0  # seconds that an actor may take to start, or `actor_timeout` if that is longer
 LOOK_PERIOD = 1.0  # seconds between looks for actors that hang, while none has finished

@@ -19,13 +19,13 @@ from ding_lite.entry.setup import RunSetup
 from ding_lite.entry.summary import describe_collecting
 from ding_lite.entry.trackers import create_trackers
 from ding_lite.policy import Policy
-from ding_lite.policy.common_keys import updates_after
 from ding_lite.torch_utils import NonFiniteError
 from ding_lite.utils.ranks.collectives import all_gather_object, allreduce_data, get_rank, get_world_size
 from ding_lite.utils.ranks.heartbeat import cleaning_up, stop_requested
 from ding_lite.utils.ranks.interrupt import InterruptGuard
 from ding_lite.utils.registry import UserError
 from ding_lite.worker import Learner, ReplayBuffer
+from ding_lite.worker.learner import updates_after
 
 # Each limit of a run, and the count that it bounds.
 LIMITS = {"max_env_step": "envstep", "max_train_iter": "train_iter", "train_epoch": "epoch"}

@@ -212,13 +212,6 @@ REPLAY_KEYS: dict[str, Any] = dict(
         ),
     ),
 )
-
-
-def updates_after(learn: EasyDict, env_step: int) -> int:
-    """Return the number of learner iterations after a collect in which all ranks together took so many env steps."""
-    return int(learn.get("update_per_collect") or learn.get("update_per_step", 1) * env_step)
-
-
 DATASET_KEYS: dict[str, Any] = dict(
     learn=dict(
         train_epoch=Key(100, "passes over the data set", low=1),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from easydict import EasyDict
 from torch import Tensor, nn
 
 from ding_lite.torch_utils.networks import check_ranks
@@ -96,3 +97,8 @@ class Learner:
 
     def load_local_state_dict(self, state: dict[str, Any]) -> None:
         self._means.load_state_dict(state["means"])
+
+
+def updates_after(learn: EasyDict, env_step: int) -> int:
+    """Return the number of learner iterations after a collect in which all ranks together took so many env steps."""
+    return int(learn.get("update_per_collect") or learn.get("update_per_step", 1) * env_step)

@@ -55,7 +55,7 @@ class TakesNoTwin(nn.Module):
         super().__init__()
 
 
-def test_a_constructor_without_a_key_of_the_policy_is_one_line_when_the_config_compiles() -> None:
+def test_a_constructor_without_a_key_of_the_policy_is_one_line() -> None:
     main = dict(env=dict(env_id="Pendulum-v1"), policy=dict(model=dict(type="takes_no_twin")))
     with pytest.raises(ConfigError, match=r"^policy.model.twin_critic .* its model TakesNoTwin does not take it: add"):
         compile_config((main, dict(policy=dict(type="sac"))))
