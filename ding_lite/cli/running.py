@@ -24,11 +24,11 @@ from typing import Any
 from tqdm import tqdm
 
 from ding_lite.config import SavedRun, compile_config, find_policy, read_file, read_saved_run
-from ding_lite.config.schema import PIPELINE_OF, TOP_KEYS
+from ding_lite.config.schema import PIPELINE_OF
 from ding_lite.entry.agent import evaluate_checkpoint, find_pair
 from ding_lite.entry.launcher import run_ranks
 from ding_lite.entry.pipelines import MODES, PIPELINES, limits_for, load_pipeline, whole_limit
-from ding_lite.results.run import RETURN, Evaluations, ended_before_learning, find_checkpoint
+from ding_lite.results.run import RETURN, Evaluations, closest_path, ended_before_learning, find_checkpoint
 from ding_lite.results.table import Table
 from ding_lite.utils.checkpoint.run_directory import has_checkpoint, new_name, read_result
 from ding_lite.utils.directory_lock import find_trap_inside
@@ -37,7 +37,7 @@ from ding_lite.utils.printable import show
 from ding_lite.utils.ranks.collectives import on_rank_0
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.launch_environment import check_processes, read_launch
-from ding_lite.utils.registry import ConfigError, UserError, closest
+from ding_lite.utils.registry import ConfigError, UserError
 from ding_lite.utils.run_process import (
     RunProcess,
     SubmittedRun,
@@ -143,10 +143,12 @@ def _launch(args: argparse.Namespace) -> int:
     """Run this command on `--nproc` processes; return the exit status."""
     if read_launch() is not None:
         raise UserError("--nproc and --max-restarts start processes: leave them out under another launcher or srun.")
-    limits, _ = split_words(args.words)
+    limits, overrides = split_words(args.words)
     pipeline = MODES.get(args.mode, "")  # empty: the ranks find it by the policy's class
     if args.resume is not None:
-        pipeline = read_resumable(args.resume).pipeline
+        saved = read_resumable(args.resume)
+        compile_config(saved.importable_pair(), overrides=overrides)  # finds mistakes before anything starts
+        pipeline = saved.pipeline
         if end := find_end(args.resume, args.words, any_word=True):
             raise ConfigError(end)
     if pipeline:
@@ -171,7 +173,7 @@ def read_resumable(directory: str) -> SavedRun:
     """Return what the run in a directory has saved."""
     path = os.path.join(directory, "total_config.py")
     if not os.path.isdir(directory):
-        raise ConfigError(f"Cannot resume '{directory}': there is no such directory.")
+        raise ConfigError(f"Cannot resume '{directory}': there is no such directory.{closest_path(directory)}")
     if not os.path.isfile(path):
         raise ConfigError(
             f"Cannot resume '{directory}': it is not an experiment directory, total_config.py is missing."
@@ -222,8 +224,6 @@ def split_words(words: Sequence[str]) -> tuple[dict[str, int], list[str]]:
             limits[key] = whole_limit(key, text)
         elif key == "policy":
             overrides.append(f"policy.type={text}")
-        elif "." not in key and key not in TOP_KEYS:
-            raise ConfigError(f"Unknown option '{key}'.{closest(key, (*LIMITS, *TOP_KEYS, 'policy', 'env'))}")
         else:
             overrides.append(word)
     return limits, overrides

@@ -262,7 +262,29 @@ NAMES: dict[str, dict[str, str]] = {
     "replay_buffer": dict.fromkeys(("advanced", "deque", "naive"), ""),
     "optimizer": {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw"},
 }
+PLACES = {"env_manager": "env.manager", "replay_buffer": BUFFER}  # parts of create_config, and their places here
 CREATED = ("env", "env_manager", "policy", "replay_buffer", "reward_model")  # parts of create_config
+# Names of other libraries, and the last part of ours; of several, separated by spaces, the policy has one.
+SYNONYMS = {
+    "buffer_size": "replay_buffer_size",
+    "clip_range": "clip_ratio",
+    "device": "cuda",
+    "ent_coef": "entropy_weight alpha",
+    "gamma": "discount_factor",
+    "gradient_steps": "update_per_collect",
+    "learning_starts": "random_collect_size",
+    "lr": "learning_rate",
+    "max_grad_norm": "grad_clip_value",
+    "n_envs": "collector_env_num",
+    "n_epochs": "epoch_per_collect",
+    "n_steps": "n_sample",
+    "net_arch": "encoder_hidden_size_list",
+    "tau": "target_theta",
+    "vf_coef": "value_weight",
+    **dict.fromkeys(("num_envs", "num_workers"), "collector_env_num"),
+    **dict.fromkeys(("hidden_sizes", "hidden_size"), "encoder_hidden_size_list"),
+    **dict.fromkeys(("total_timesteps", "num_timesteps", "max_steps", "total_steps"), "max_env_step"),
+}
 
 
 def create_from(classes: Sequence[Any]) -> dict[str, Any] | None:
@@ -282,7 +304,8 @@ def translate_create(create: dict[str, Any], notes: list[str]) -> dict[str, Any]
     for key, value in create.items():
         path = f"create_config.{key}"
         if not isinstance(value, dict):
-            raise ConfigError(f"{path}: expected a dict such as dict(type=...), got {show(value)}.")
+            known = f" Its types: {', '.join(MANAGERS)}." if key == "env_manager" else ""
+            raise ConfigError(f"{path}: expected a dict such as dict(type=...), got {show(value)}.{known}")
         if key in CREATED:
             continue
         if path not in IGNORED_KEYS:
@@ -294,7 +317,8 @@ def translate_create(create: dict[str, Any], notes: list[str]) -> dict[str, Any]
             parts[key]["type"] = _rename_type(key, parts[key]["type"], f"create_config.{key}.type", notes)
     name = parts.get("env_manager", {}).get("type", "base")
     if name not in MANAGERS:
-        raise ConfigError(f"Unknown create_config.env_manager.type '{name}'.{closest(name, MANAGERS)}")
+        hint = f"{closest(name, MANAGERS)} Known: {', '.join(MANAGERS)}."
+        raise ConfigError(f"Unknown create_config.env_manager.type '{name}'.{hint}")
     cfg: dict[str, Any] = {"env": {"manager": parts.pop("env_manager", {})}, "policy": {}}
     if buffer := parts.pop("replay_buffer", {}):
         set_key(cfg, BUFFER, buffer)

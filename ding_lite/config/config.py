@@ -29,6 +29,8 @@ from ding_lite.config import schema as sc
 from ding_lite.config.checks import check_policy, check_schedule, check_values, round_counts
 from ding_lite.config.compat import (
     IGNORED_KEYS,
+    PLACES,
+    SYNONYMS,
     choose_variant,
     create_from,
     import_module,
@@ -57,6 +59,7 @@ LEAST = {
     "create_config": " Add create_config = dict(policy=dict(type='ppo')).",
 }
 PARTS = ("env", "policy", "reward_model")  # sections for which create_config names a class and modules to import
+LIMITS = {"max_env_step", "max_train_iter"}  # words beside the keys of a config
 LONGEST_KEY = 200  # characters; searching for a similar key would take seconds for longer ones
 
 
@@ -277,6 +280,8 @@ def _apply_overrides(user: dict[str, Any], overrides: Sequence[str]) -> dict[str
         path, sep, text = item.partition("=")
         if not sep or not path:
             raise ConfigError(f"Override '{item}': expected dotted.key=value, such as policy.learn.batch_size=16.")
+        part, dot, rest = path.partition(".")
+        path = f"{PLACES.get(part, part)}{dot}{rest}"
         try:
             value = ast.literal_eval(text)
         except (ValueError, SyntaxError):
@@ -339,19 +344,23 @@ def _checked_items(
 def _closest_path(path: str, schema: sc.Schema) -> str:
     """Return a hint: the most similar known key at any level, or, if none is similar, the known keys of this level."""
     known = {".".join(parts[:i]) for parts in (p.split(".") for p in schema) for i in range(1, len(parts) + 1)}
+    known |= LIMITS
     parent, _, name = path.rpartition(".")
     section = path.partition(".")[0]
+    names = SYNONYMS.get(name.lower(), name.lower()).split(" ")
 
     def likeness(other: str) -> float:
-        same_name = difflib.SequenceMatcher(None, other.rpartition(".")[2], name).ratio()
+        last = other.rpartition(".")[2].lower()
+        same_name = max(difflib.SequenceMatcher(None, last, each).ratio() for each in names)
         elsewhere = bool(parent) and other.partition(".")[0] != section
         enough = 0.8 if elsewhere else 0.6  # a user who names a section rarely means another
         return same_name + 0.3 * difflib.SequenceMatcher(None, other, path).ratio() if same_name > enough else 0.0
 
     best = max(sorted(known), key=likeness) if len(path) <= LONGEST_KEY else ""
     if best and likeness(best):
-        return f" Did you mean '{best}'?"
-    siblings = sorted(other.rpartition(".")[2] for other in known if other.rpartition(".")[0] == parent)
+        where = " It is a limit: a word of the command line, or a key of the file's `limits`." if best in LIMITS else ""
+        return f" Did you mean '{best}'?{where}"
+    siblings = sorted(other.rpartition(".")[2] for other in known - LIMITS if other.rpartition(".")[0] == parent)
     return f" Known in '{parent or 'main_config'}': {', '.join(siblings)}."
 
 

@@ -146,6 +146,7 @@ def find_runs(paths: Iterable[str | Path]) -> list[Run]:
         if not path.is_dir():
             raise UserError(
                 f"'{path}' does not exist or is not a directory: give the directory of a run, or one with runs."
+                f"{closest_path(str(path))}"
             )
         if not directories:
             raise UserError(f"'{path}' contains no run: no {CONFIG} is in it or below it.")
@@ -169,7 +170,8 @@ def check_figure(runs: Sequence[Run], key: str) -> None:
         missing = [path for run in runs if not (path := run.path / METRICS).exists()]
         if not known and missing:
             raise UserError(f"There is nothing to draw: '{missing[0]}', which the run records, is missing.")
-        hint = closest(key, known) or f" They have: {', '.join(sorted(known)) or 'nothing yet'}."
+        similar = closest(key, sorted(known, key=lambda name: (name != RETURN, name)))
+        hint = similar or f" They have: {', '.join(sorted(known)) or 'nothing yet'}."
         raise UserError(f"None of these runs has recorded '{key}'.{hint}")
 
 
@@ -208,7 +210,9 @@ def _natural(name: str) -> list[tuple[int, str]]:
 def find_checkpoint(path: str) -> str:
     """Return the file of a checkpoint: `path` itself, or the best checkpoint if `path` is a run's directory."""
     if not os.path.exists(path):
-        raise ConfigError(f"The checkpoint '{path}' does not exist.")
+        raise ConfigError(
+            f"'{path}' does not exist: expected a run's directory, its ckpt folder or a checkpoint.{closest_path(path)}"
+        )
     if not os.path.isdir(path):
         return path
     for folder in ("ckpt", ""):
@@ -218,6 +222,14 @@ def find_checkpoint(path: str) -> str:
     raise ConfigError(
         f"'{path}' holds no ckpt_best.pth.tar: expected a run's directory, its ckpt folder, or a checkpoint file."
     )
+
+
+def closest_path(path: str) -> str:
+    """Return what `closest` does about a path that does not exist, and those in the same directory."""
+    folder = os.path.dirname(path.rstrip("/"))
+    with suppress(OSError):
+        return closest(path, [os.path.join(folder, name) for name in sorted(os.listdir(folder or "."))])
+    return ""
 
 
 def find_exp_dir(checkpoint: str) -> str:

@@ -205,7 +205,10 @@ def _read_range(key: str, text: str) -> Distribution | None:
     low, high, options = float(match[1]), float(match[2]), match[3].split(":")[1:]
     steps = [float(option) for option in options if re.fullmatch(NUMBER, option)]
     names = [option for option in options if not re.fullmatch(NUMBER, option)]
-    form = len(steps) < 2 and {"log", "int"}.issuperset(names) and low < high < math.inf
+    if low >= high:
+        turned = "" if low == high else f": write {key}={match[2]}..{match[1]}{match[3]}"
+        raise ConfigError(f"{key}: a range begins with its lower end, got '{text}'{turned}.")
+    form = len(steps) < 2 and {"log", "int"}.issuperset(names) and high < math.inf
     fits = all(step <= high - low for step in steps)
     if not (form and fits) or ("int" in names and not all(value.is_integer() for value in (low, high, *steps))):
         raise ConfigError(f"{key}: expected {FORM}, got '{text}'.")

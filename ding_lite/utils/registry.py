@@ -18,6 +18,8 @@ from ding_lite.utils.printable import printable
 C = TypeVar("C", bound=type)
 # A name in `ENCODER_REGISTRY`, or a dict of `type` and options of this class; None: the observation determines it.
 EncoderChoice = str | Mapping[str, Any] | None
+ENOUGH = 0.5  # likeness of a name that may be meant
+SHORTEST_BEGINNING = 4  # characters of a name that may be the beginning of another one
 CONFIG_MODULE = "_ding_lite_config_"  # begins the name of the module in which a config file is run
 
 
@@ -44,9 +46,20 @@ class ConfigError(UserError, ValueError):
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """Return ` Did you mean 'x'?` for the known name that is most similar to `name`; empty if none is similar."""
-    match = difflib.get_close_matches(name[:100], list(known), n=1, cutoff=0.5)  # a long name would take seconds
-    return f" Did you mean '{match[0]}'?" if match else ""
+    """Return ` Did you mean 'x'?` for the known name that is most similar to `name`; empty if none is similar.
+
+    Upper and lower case are alike. Of names that begin alike, the first is meant: `eval/retrn` is `eval/return_mean`.
+    """
+    best = max(known, key=lambda other: (likeness(name, other), other[:1] == name[:1]), default="")
+    return f" Did you mean '{best}'?" if best and likeness(name, best) >= ENOUGH else ""
+
+
+def likeness(name: str, other: str) -> float:
+    """Return how similar a name is to another one, or to its beginning, from 0 to 1."""
+    name, other = name[:100].lower(), other.lower()  # a long name would take seconds
+    ratio = difflib.SequenceMatcher(None, other, name).ratio()
+    begins = difflib.SequenceMatcher(None, other[: len(name)], name).ratio() if len(name) >= SHORTEST_BEGINNING else 0.0
+    return max(ratio, 0.95 * begins)
 
 
 def load_extra(module: str, extra: str, what: str = "This") -> Any:

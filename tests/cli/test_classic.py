@@ -137,7 +137,7 @@ def test_corrupt_and_foreign_checkpoints(
         ({"result.json": '{"stop_reason": "max_env_step", "envstep": 80}'}, [], "such as max_env_step=160."),
         ({"result.json": '{"stop_reason": "max_train_iter", "train_iter": 9}'}, [], "such as max_train_iter=18."),
         ({"result.json": '{"stop_reason": "stop_value"}'}, [], "such as env.stop_value=None."),
-        ({}, ["max_env_steps=100"], "Did you mean 'max_env_step'?"),
+        ({"result.json": "{}"}, ["max_env_steps=100"], "Did you mean 'max_env_step'?"),
     ],
 )
 def test_what_cannot_be_resumed_is_said_before_a_process_starts(

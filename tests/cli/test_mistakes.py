@@ -16,7 +16,7 @@ ATARI = ROOT / "dizoo" / "atari" / "pong_dqn_ddp_config.py"
 MISTAKES = """
 -c {c} policy.learn.bacth_size=16 | Unknown key 'policy.learn.bacth_size'. Did you mean 'policy.learn.batch_size'?
 -c {c} tracker.type=wandbb | Unknown tracker type 'wandbb'. Did you mean 'wandb'
--c {c} max_env_steps=100 | Unknown option 'max_env_steps'. Did you mean 'max_env_step'?
+-c {c} max_env_steps=100 | Unknown key 'max_env_steps'. Did you mean 'max_env_step'? It is a limit: a word
 -c {c} max_env_step=many | max_env_step: expected a whole number above 0, got 'many'
 -c {c} -m offline max_env_step=9 | serial_pipeline_offline plays no environment, so max_env_step cannot limit it
 -c {c} -m offline | use serial_pipeline(...), or on the command line -m serial, which is also the default.
@@ -41,6 +41,7 @@ sweep -c {c} policy.nstep=1,3 --nproc 2049 --jobs 2 | --jobs: 4098 processes wou
 -m eval --ckpt x --episodes 0 | expected --episodes >= 1, got 0
 -m eval --ckpt x --divide | leave out --nproc, --max-restarts, --divide and
 -c missing.py | Config file 'missing.py' does not exist: give the path of a Python file.
+TRAIN -c x.py | Unknown command 'TRAIN'. Did you mean 'train'?
 trian -c x.py | Unknown command 'trian'. Did you mean 'train'? See ding_lite --help.
 my_config.py -s 0 | Unknown command 'my_config.py'. To train a config file: ding_lite -c my_config.py
 -c x.py -seed 0 | ding_lite: unrecognized arguments: -seed. Did you mean '--seed'? See ding_lite
@@ -72,6 +73,7 @@ video run --episodes 0 | expected --episodes >= 1
 video run -o films/one.gif | got 'films/one.gif': write --output films/one --format gif.
 runs none | 'none' does not exist or is not a directory
 plot . -o x.jpg | 'x.jpg': expected a name that ends in
+plot . --metric eval/retrn | Did you mean 'eval/return_mean'?
 plot . --metric eval/return_men | None of these runs has recorded 'eval/return_men'. Did you mean
 plot . --by policy.nstop | --by policy.nstop: expected algorithm, env, run or a config key. Did you mean
 plot . --window 0 | expected --window >= 1, got 0
@@ -84,6 +86,7 @@ compare . -o run/total_config.py/x.md | Cannot write 'run/total_config.py/x.md'
 report run --videos -1 | expected --videos >= 0, got -1
 report run --against ppo | has no such group
 sweep -c {c} -s 0 1 -s 0 | -s: seed 0 is given twice
+sweep -c {c} policy.nstep=5..1:int | a range begins with its lower end, got '5..1:int': write policy.nstep=1..5:int.
 sweep -c {c} policy.learn.learning_rat=1e-4..1e-2 | Unknown key 'policy.learn.learning_rat'. Did you mean
 sweep -c {c} policy.learn.batch_size=32,64.5 | policy.learn.batch_size: expected
 sweep -c {c} policy.learn.batch_size=0..64 | policy.learn.batch_size: expected

@@ -186,3 +186,10 @@ def test_a_game_of_several_agents_needs_no_module() -> None:
     main(["new", "TwoStep-v0", "qmix", "-o", "own.py"])
     main(["train", "-c", "own.py", "max_env_step=80", "policy.learn.update_per_collect=1"])
     assert compile_config("own.py").env.type == "matrix_game"
+
+
+@pytest.mark.parametrize("algorithm", ["recurrent_sac", "recurrent_td3"])
+def test_sizes_that_count_sequences_are_not_those_of_steps(algorithm: str, tmp_path: Path) -> None:
+    cfg = compile_config(str(write_starter("Pendulum-v1", algorithm, str(tmp_path / "starter.py"))))
+    assert cfg.policy.random_collect_size * cfg.policy.unroll_len == 64 * 16  # env steps; VECTORS has 1000 of them
+    assert cfg.policy.other.replay_buffer.replay_buffer_size * cfg.policy.unroll_len == 6000 * 16

@@ -10,9 +10,9 @@ import pytest
 from easydict import EasyDict
 from gymnasium.spaces import Box
 
-from ding_lite.config import compile_config
+from ding_lite.config import compile_config, read_config
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
-from tests.config.helpers import BasePolicy, TinyEnv, TinyPolicy, nested, pair
+from tests.config.helpers import CARTPOLE, BasePolicy, TinyEnv, TinyPolicy, nested, pair
 
 # Merging.
 
@@ -242,3 +242,32 @@ def test_override_of_a_text_may_look_like_a_number() -> None:
 def test_wrong_overrides(item: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         compile_config(pair(nested("policy.learn.batch_size", 2)), overrides=[item])
+
+
+@pytest.mark.parametrize(
+    ("word", "key"),
+    [
+        ("gamma", "policy.discount_factor"),
+        ("policy.learn.lr", "policy.learn.learning_rate"),
+        ("n_envs", "env.collector_env_num"),
+        ("net_arch", "policy.model.encoder_hidden_size_list"),
+        ("device", "policy.cuda"),
+        ("buffer_size", "policy.other.replay_buffer.replay_buffer_size"),
+        ("num_timesteps", "max_env_step"),
+        ("stop_value", "env.stop_value"),
+        ("batch_size", "policy.learn.batch_size"),
+        ("policy.learn.BATCH_SIZE", "policy.learn.batch_size"),
+    ],
+)
+def test_a_key_of_another_library_or_without_its_sections_is_answered_by_ours(word: str, key: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^Unknown key '{word}'\. Did you mean '{key}'\?"):
+        compile_config(str(CARTPOLE), overrides=[f"{word}=3"])
+
+
+def test_words_name_the_parts_of_create_config_too() -> None:
+    assert compile_config(str(CARTPOLE), overrides=["env_manager.type=subprocess"]).env.manager.type == "subprocess"
+    main, create = read_config(CARTPOLE)
+    with pytest.raises(ConfigError, match=r"create_config\.env_manager\.type 'async'.* Known: base, subprocess, "):
+        compile_config((main, create | {"env_manager": {"type": "async"}}))
+    with pytest.raises(ConfigError, match=r"create_config\.env_manager: expected a dict.* Its types: base, "):
+        compile_config((main, create | {"env_manager": "async"}))

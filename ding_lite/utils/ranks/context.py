@@ -201,7 +201,8 @@ class DDPContext:
         shown = f"{INTERRUPTED}\n" if isinstance(error, KeyboardInterrupt) else text
         printed_by_rank_0 = shown in (f"{INTERRUPTED}\n", f"{first}\n")
         if self._report and (get_rank() == 0 or not printed_by_rank_0):
-            sys.stderr.write(textwrap.indent(shown, f"[rank {get_rank()}] "))
+            prefix = "" if shown.startswith("[rank ") else f"[rank {get_rank()}] "  # `on_every_rank` names it
+            sys.stderr.write(textwrap.indent(shown, prefix))
             sys.stderr.flush()
         mistake = str(error) if isinstance(error, UserError) else ""
         record_cause(f"lost another rank: {lost}" if lost else cause, None, text, mistake, bool(lost))
