@@ -18,7 +18,7 @@ from easydict import EasyDict
 from ding_lite.config import schema as sc
 from ding_lite.config.checks import check_memory, has_floats
 from ding_lite.config.compat import given_action_spaces
-from ding_lite.envs.masks import CHOICES, find_mask_space
+from ding_lite.envs.masks import check_choices, find_mask_space
 from ding_lite.envs.spaces import EnvSpec, count_agents
 from ding_lite.utils.key import describe, get_key, matches, set_key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
@@ -98,11 +98,7 @@ def _obeys_mask(obs_shape: Any, options: sc.Schema, space: gymnasium.Space[Any])
     takes = options.get("policy.model.obs_shape")
     if takes is None or not matches(obs_shape, takes.hint):
         return False
-    if not isinstance(space, CHOICES):
-        raise ConfigError(
-            f"The observations have an action_mask, but the actions are {space}: expected Discrete or MultiDiscrete "
-            "actions, whose choices a mask allows: leave the mask out."
-        )
+    check_choices(space)
     return True
 
 
@@ -146,7 +142,8 @@ def _check_state(policy: EasyDict, shape: list[int], number: int) -> None:
     of_each = getattr(POLICY_REGISTRY.find(policy.type), "state_of_each", False) and not policy.model.get("mixer")
     size = shape[-1:]
     allowed = [size, [number, *size]] if of_each or policy.get("multi_agent") else [size]
-    if shape not in allowed:
+    is_read = of_each or policy.get("multi_agent") or policy.model.get("mixer") is not False  # VDN does not read it
+    if is_read and shape not in allowed:
         raise ConfigError(
             f"Policy '{policy.type}' learns from a vector that shows the state of the whole task: expected global_state"
             f" [G]{' or [M, G]' * (len(allowed) - 1)} in the observations, got {shape} for M={number} agents: flatten "

@@ -37,20 +37,32 @@ def read_mask(mask: Any, where: str) -> np.ndarray:
     return (array != 0).astype(np.int8)
 
 
+def check_choices(actions: gymnasium.Space[Any]) -> Any:
+    """Return the space of actions that can have a mask; raise `ConfigError` if they cannot."""
+    if not isinstance(actions, CHOICES):
+        raise ConfigError(
+            f"The observations have an action_mask, but the actions are {actions}: expected Discrete or MultiDiscrete "
+            "actions, whose choices a mask allows: leave the mask out."
+        )
+    return actions
+
+
 def mask_side(
     space: gymnasium.Space[Any], actions: gymnasium.Space[Any] | None
 ) -> tuple[gymnasium.Space[Any], Callable[[Any], Any]]:
     """Return the policy's space of a mask, and a function that converts one mask or a batch of them.
 
     The mask of `Discrete` actions is `[A]`. That of `MultiDiscrete` and `MultiBinary` actions is `[D, A]`, with 0 for
-    options that a branch lacks. The masks of all branches joined to a vector become such an array. Those of other
-    actions are unchanged.
+    options that a branch lacks. The masks of all branches joined to a vector become such an array.
 
     `space` is the environment's space of the mask, and `actions` that of its actions; None: unknown.
+
+    Raises:
+        ConfigError: the actions have no mask, or one of another shape.
     """
-    if not isinstance(actions, CHOICES):
+    if actions is None:
         return space, lambda mask: mask
-    options_D = _options(actions)
+    options_D = _options(check_choices(actions))
     shape = (len(options_D), max(options_D))
     if space.shape == ((actions.n,) if isinstance(actions, Discrete) else shape):
         return space, lambda mask: mask

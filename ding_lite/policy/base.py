@@ -172,6 +172,12 @@ class Policy(Checkpointed):
         return self._cfg
 
     @property
+    def stores_outputs(self) -> bool:
+        """Whether a row needs more of what `act` returns than the action, or `act` must follow what is played."""
+        own_rows = type(self)._process_transition is not Policy._process_transition
+        return own_rows or self.remembers or bool(self.stored_outputs)
+
+    @property
     def iteration(self) -> int:
         """The number of learner iterations so far."""
         return self.schedules.iteration

@@ -108,7 +108,10 @@ class RndRewardModel(IntrinsicRewardModel):
     A predictor learns what a fixed random network says of the observations s' to which steps have led. Where it errs,
     few have led: b = mean_F (predictor(s') - target(s'))^2.
 
-    Deviations from the paper: the bonus joins the reward, and there is one value function. Images are not normalised.
+    Deviations from the paper: the bonus joins the reward, so there is one value function with one discount, and the
+    return of bonuses ends with the episode. Images are neither normalised nor cut to their newest frame; other
+    observations are clipped at -1 and 1, by default, instead of -5 and 5. The predictor has no more layers than the
+    target, and learns from random batches of a collect, not from a share of the batches of PPO.
     """
 
     config = dict(

@@ -78,6 +78,7 @@ class SampleCollector:
         self._env, self._policy, self._interrupt = env, policy, interrupt
         self.num_envs, self._share = env.num_envs, n_sample // env.num_envs
         self._info_keys: tuple[str, ...] = getattr(env, "info_keys", ())
+        self._stores_outputs = getattr(policy, "stores_outputs", True)  # with random actions too
         self._rows = RolloutRows(env.observation_space)
         self.envstep, self.episode_count, self.interrupted = 0, 0, False
         self._attributes: dict[str, Any] = {}  # what `set_attr` has set
@@ -122,7 +123,7 @@ class SampleCollector:
         """Take one step in every environment and write row `t`; return which episodes ended, `[N]`."""
         heartbeat("collect")
         obs = self._rows.write_obs(t, self._obs)
-        output = self._policy.act(obs, **kwargs)
+        output = {} if random and not self._stores_outputs else self._policy.act(obs, **kwargs)
         if random:
             output["action"] = tree_map(torch.as_tensor, random_actions(self._env.action_space, obs))
         self._obs, reward, terminated, truncated, info = self._env.step(tree_map(to_numpy, output["action"]))

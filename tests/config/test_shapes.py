@@ -180,17 +180,18 @@ def test_a_policy_of_one_agent_is_not_built_for_several(policy: str, advice: str
         *[(name, {}, False) for name in ("coma", "qmix", "wqmix")],
         *[(name, {}, True) for name in ("happo", "madqn", "mappo")],
         ("madqn", dict(model=dict(mixer=True)), False),
+        ("qmix", dict(model=dict(mixer=False)), None),  # VDN does not read it
     ],
 )
 def test_a_global_state_of_each_agent_is_refused_where_one_of_all_is_needed(
-    policy: str, words: dict[str, Any], takes: bool
+    policy: str, words: dict[str, Any], takes: bool | None
 ) -> None:
     def observed(*state: int) -> EnvSpec:
         return spec(Dict(agent_state=Box(-1, 1, (2, 4)), global_state=Box(-1, 1, state)), MultiDiscrete([3, 3]))
 
     for shape in ((2, 6), (3, 6), (1, 2, 6)):
         cfg = compiled(policy, words)
-        if takes and shape == (2, 6):
+        if takes is None or (takes and shape == (2, 6)):
             set_shapes(cfg, observed(*shape))
             assert cfg.policy.model.global_obs_shape == 6
             continue

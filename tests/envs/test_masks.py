@@ -124,6 +124,11 @@ def test_a_mask_of_one_choice_is_unchanged_and_the_other_parts_are_converted(act
             r"the action_mask \[None, .*, expected finite numbers",
         ),
         (Game(Discrete(5), None, Discrete(3)), [WRAPPER], r"neither action_masks\(\) nor info\['action_mask'\]"),
+        (
+            Game(Dict(action_type=Discrete(5), action_args=Box(-1, 1)), JOINED),
+            [],
+            r"have an action_mask, but the actions",
+        ),
         (Game(Box(-1, 1, (2,)), None, Discrete(3)), [WRAPPER], "expected Discrete or MultiDiscrete actions, got Box"),
     ],
 )

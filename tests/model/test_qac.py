@@ -66,6 +66,7 @@ def test_with_simba_the_heads_are_the_papers_networks() -> None:
     first, *blocks, norm, last = list(model.actor.head.mlp)  # type: ignore[arg-type]
     assert (first.out_features, len(blocks)) == (128, 1)
     torch.testing.assert_close(first.weight.T @ first.weight, torch.eye(3))  # orthogonal at first
+    assert not first.bias.any()  # as flax's layers begin, with which the authors' code is written
     options = dict(actor_head_hidden_size=16, critic_head_hidden_size=8, critic_head_layer_num=3)
     small = QAC(3, 2, "regression", encoder=dict(type="simba"), **options)  # type: ignore[arg-type]
     assert (small.actor_sizes, small.critic_sizes) == ([16, 16], [8] * 4)

@@ -63,6 +63,15 @@ def copied(block: dict[str, Any]) -> dict[str, Any]:
     return {key: value.clone() for key, value in block.items()}
 
 
+@pytest.mark.parametrize("stores", [False, True])
+def test_random_steps_run_no_network_unless_rows_need_its_output(stores: bool) -> None:
+    collector, seen = collector_of(CountingGame(4), n_sample=3)
+    collector._stores_outputs = stores
+    block, _ = collector.collect(random=True)
+    assert len(seen.observations) == 3 * stores
+    assert block["action"].shape == (3, 1)
+
+
 def test_a_block_keeps_the_contract() -> None:
     collector, _ = collector_of(CountingGame(4), CountingGame(5), n_sample=12)
     block, figures = collector.collect()
