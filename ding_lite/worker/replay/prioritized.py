@@ -23,7 +23,7 @@ from ding_lite.worker.replay.ring import Ring
 
 MIN_PRIORITY = 1e-6  # added to every priority, so that no sample has probability 0
 LARGEST_WEIGHT = 10.0  # bound of the importance weights; that of a sample with the mean priority is 1
-MEMORY = 0.999  # share that the mean of weights keeps from one draw to the next
+MEAN_PERIOD = 1000  # draws from one computation of the mean weights to the next
 
 
 class SumTree:
@@ -137,10 +137,11 @@ class PrioritizedSampler:
     Pong, and Rainbow CartPole, more slowly.
 
     A sample that is hardly ever drawn would have a weight of hundreds, and its gradient would be as much larger than
-    others. So weights are at most `LARGEST_WEIGHT`, and all are multiplied by the mean of the unbounded weights of many
-    draws, divided by that of the bounded ones: their mean stays what it is, 1 if beta is 1.
+    others. So weights are at most `LARGEST_WEIGHT`, and all are multiplied by the mean of the unbounded weights,
+    divided by that of the bounded ones: their mean stays what it is, 1 if beta is 1. Both are computed from all
+    priorities, every `MEAN_PERIOD` draws: in those of what was drawn, a few samples with weights of thousands decide.
 
-    The probabilities are those of the joined buffer of all ranks, which exchange five numbers for each draw. Each rank
+    The probabilities are those of the joined buffer of all ranks, which exchange three numbers for each draw. Each rank
     draws B_r samples from its own buffer, although the priorities there sum to another total S_r. So a sample is drawn
     (B_r / B) (S / S_r) times as often as from the joined buffer, with B and S the means over ranks. Its weight is
     multiplied by (B / B_r) (S_r / S), and the expected step is that of one process with the joined buffer.
@@ -165,7 +166,7 @@ class PrioritizedSampler:
         self._tree: Any = SumTree(num_places) if device.type == "cpu" else PrefixSums(num_places, device)
         self._max_priority = self._tree.array(torch.ones((), dtype=torch.float64))
         self._num_drawn, self._num_used = 0, 0
-        self._sums: list[Any] = [1.0, 1.0]  # of the mean weights of earlier draws, unbounded and bounded
+        self._factor: Any = 1.0  # the mean of the unbounded weights, divided by that of the bounded ones
 
     def pushed(self, ring: Ring, number: int, span: int) -> None:
         """Remove the samples that `number` new rows have made incomplete, and add those that they complete."""
@@ -185,14 +186,22 @@ class PrioritizedSampler:
         place_B = self._tree.find((np.arange(number) + self._rng.random(number)) / number)
         beta = self._beta.at(self._num_drawn)
         total, count = self._tree.total, len(starts) * ring.num_envs
-        own = {"total": total, "count": count, "number": number, "free": self._sums[0], "bound": self._sums[1]}
-        mean = allreduce_data(own, "mean")
-        free_B = (self._tree[place_B] * mean["count"] / mean["total"]) ** -beta
-        pair = [x_B * (total / mean["total"]) for x_B in (free_B, free_B.clip(max=LARGEST_WEIGHT))]
-        self._sums = [MEMORY * old + x_B.mean() for old, x_B in zip(self._sums, pair, strict=True)]
-        weight_B = pair[1] * (mean["free"] / mean["bound"]) * (mean["number"] / number)
+        mean = allreduce_data({"total": total, "count": count, "number": number}, "mean")
+        usual = mean["total"] / mean["count"]  # the mean priority
+        if self._num_drawn % MEAN_PERIOD == 0:
+            self._factor = self._mean_factor(usual, beta)
+        bounded_B = ((self._tree[place_B] / usual) ** -beta).clip(max=LARGEST_WEIGHT)
+        weight_B = bounded_B * (total / mean["total"]) * self._factor * (mean["number"] / number)
         self._num_drawn += 1
         return {"index": torch.as_tensor(place_B), "weight": torch.as_tensor(weight_B).float()}
+
+    def _mean_factor(self, usual: Any, beta: float) -> Any:
+        """Return the mean of all ranks' unbounded weights, divided by that of the bounded ones; one collective."""
+        share_L = self._tree.leaves / usual
+        weight_L = share_L.where(share_L > 0, 1.0) ** -beta
+        sums = {"free": share_L * weight_L, "bounded": share_L * weight_L.clip(max=LARGEST_WEIGHT)}
+        mean = allreduce_data({key: x_L.sum() for key, x_L in sums.items()}, "mean")
+        return self._tree.array(mean["free"] / mean["bounded"])
 
     def update(self, index: Tensor, priority: Tensor) -> None:
         """Set the priorities `[B]` of places `[B]`; where a new priority is not finite, the old one stays."""
@@ -209,7 +218,7 @@ class PrioritizedSampler:
             "priority": self._tree.leaves[: self._num_used].cpu(),
             "max_priority": float(self._max_priority),
             "num_drawn": self._num_drawn,
-            "weight_sums": [float(part) for part in self._sums],
+            "weight_factor": float(self._factor),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -218,7 +227,7 @@ class PrioritizedSampler:
         self._num_used = len(state["priority"])
         self._max_priority = self._tree.array(torch.tensor(state["max_priority"], dtype=torch.float64))
         self._num_drawn = state["num_drawn"]
-        self._sums = list(state["weight_sums"])
+        self._factor = state["weight_factor"]
 
 
 @BUFFER_REGISTRY.register("prioritized")

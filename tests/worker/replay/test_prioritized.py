@@ -124,6 +124,16 @@ def test_large_weights_are_bounded_and_the_mean_of_all_stays() -> None:
     assert torch.equal(resumed.sample(256)["weight"], buffer.sample(256)["weight"])
 
 
+def test_samples_that_are_never_drawn_count_in_the_mean_of_the_weights() -> None:
+    # Half the places have the priority 1e-6 instead of 1: one of a million draws finds one of them, with the weight
+    # 500,000, and all others have the weight 0.5. With the bound 10 these others make up the whole mean, so it is 1.
+    buffer = PrioritizedReplayBuffer(401, 1, alpha=1.0, beta=1.0, nstep=1, seed=0)
+    buffer.push(block([float(i) for i in range(401)]))
+    buffer.update(torch.arange(400), torch.tensor([1.0, 0.0]).repeat(200))
+    for _ in range(3):
+        np.testing.assert_allclose(buffer.sample(64)["weight"], 1.0, rtol=1e-4)
+
+
 def test_new_steps_enter_with_the_greatest_priority_seen() -> None:
     buffer = PrioritizedReplayBuffer(20, 1, alpha=1.0, seed=0)
     buffer.push(block([0.0, 1.0, 2.0]))
