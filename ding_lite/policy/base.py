@@ -130,7 +130,8 @@ class Policy(Checkpointed):
         self.env_place = (0, 0)  # number of the first environment that it plays, and of all; (0, 0): it plays all
         self._eval_random = torch.Generator(self._device)  # its own: evaluating must not change what is learned
         own = ("action", *self.stored_outputs)  # columns that each agent has of its own
-        self._agents = AgentRows(cfg.model.get("agent_id", True), own) if cfg.get("multi_agent") else None
+        agent_id = cfg.model.get("agent_id", True)
+        self._agents = AgentRows(agent_id, own, self.remembers) if cfg.get("multi_agent") else None
         # Of the running episodes of an evaluator and of a collector: trees of tensors `[N, ...]`; what is missing is 0.
         self._memory: dict[bool, dict[str, Any]] = {False: {}, True: {}}
         for field in enable_field:

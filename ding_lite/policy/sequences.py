@@ -122,7 +122,10 @@ def sequence_values(
     batch["prev_state"] = tree_map(lambda leaf: leaf[0], block["prev_state"])
     output, next_value_TN = unroll(partial(policy._run, policy.model, mode="compute_critic"), "value", batch)
     value_TN = units.denormalize(output["value"]) if recompute else block["value"]
-    return value_TN, units.denormalize(next_value_TN).to(value_TN.dtype)
+    next_value_TN = units.denormalize(next_value_TN).to(value_TN.dtype)
+    if "stand_in" in block:  # where an agent is out of the game, the value of another one
+        return value_TN.gather(1, block["stand_in"]), next_value_TN.gather(1, block["next_stand_in"])
+    return value_TN, next_value_TN
 
 
 def by_environment(rows: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from gymnasium.spaces import Box, Dict
 from torch import Tensor
 
 from ding_lite.model.agents import fold_agents
+from ding_lite.torch_utils.minibatch import next_obs
 from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_leaves, tree_map
@@ -77,6 +78,37 @@ def test_what_an_agent_remembers_belongs_to_its_environment(words: list[str]) ->
     assert torch.equal(act(explore=False), first)  # an evaluation has a memory of its own
 
 
+def test_a_memory_gets_what_its_agent_observes_where_it_has_nothing_to_decide() -> None:
+    """What it does one step later depends on that."""
+    _, policy, block = problem("mappo", "model.lstm_type=gru")
+    obs = {key: part[0] for key, part in block["obs"].items()}
+    mask = torch.tensor([[1, 0, 0], [1, 1, 1]]).expand(len(obs["global_state"]), 2, 3)
+    outputs = []
+    for seen in (obs["agent_state"], obs["agent_state"].flip(0)):
+        policy.reset()
+        policy.act(obs | {"action_mask": mask, "agent_state": seen})
+        outputs.append(policy.act(obs | {"action_mask": torch.ones_like(mask)})["logit"])
+    first, second = outputs
+    assert not torch.isclose(first, second).all(-1).any()
+
+
+def test_values_of_a_memory_whose_agent_is_out_of_the_game_are_those_of_the_other_one() -> None:
+    _, policy, block = problem("mappo", "model.lstm_type=gru")
+    block = policy._to_device(block)
+    rows = {"prev_state": tree_map(lambda leaf: leaf.flatten(1, 2), block["prev_state"]), "value": torch.zeros(0)}
+    rows |= {"obs": fold_agents(block["obs"], 1, agent_id=True), "last_obs": fold_agents(block["last_obs"], 0, True)}
+    rows |= {"final_obs": fold_agents(block["final_obs"], 0, agent_id=True)}
+    rows["final_index"] = (AGENTS * block["final_index"][:, None] + torch.arange(AGENTS)).flatten()
+    rows["episode_step"] = block["episode_step"].repeat_interleave(AGENTS, 1)
+    outs = [is_out(part["action_mask"]) for part in (block["obs"], next_obs(block))]
+    own = [part.view(outs[0].shape) for part in policy._values(rows, recompute=True)]
+    expected = [torch.where(out, part.flip(-1), part).flatten(1) for out, part in zip(outs, own, strict=True)]
+    block["value"] = own[0]
+    for recompute in (False, True):  # as it acted, and with the same network afterwards
+        found = policy._values(policy._agents.fold(block, dim=1), recompute=recompute)
+        torch.testing.assert_close(found, tuple(expected), rtol=1e-9, atol=1e-12)
+
+
 OPTIONS = {
     "coma": [["model.lstm_type=None"]],
     "mappo": [[], ["model.centralized_critic=False"], ["model.lstm_type=gru"]],
@@ -95,7 +127,8 @@ def test_what_data_hold_of_an_agent_out_of_the_game_changes_nothing(name: str, w
     generator = torch.Generator().manual_seed(0)
     for key in ("obs", "last_obs", "final_obs"):
         out, state = is_out(other[key]["action_mask"]), other[key]["agent_state"]
-        state[out] = torch.empty_like(state[out]).normal_(3.0, generator=generator)
+        if "model.lstm_type=gru" not in words:  # a memory gets what its agent observes, and may need it later
+            state[out] = torch.empty_like(state[out]).normal_(3.0, generator=generator)
     out = is_out(block["obs"]["action_mask"])
     assert 0.1 < out.double().mean() < 0.5
     for key in {"logit", "value"} & block.keys():

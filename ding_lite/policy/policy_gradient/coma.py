@@ -88,7 +88,7 @@ class COMAPolicy(Policy):
         block = self._to_device(samples)
         active_TNM = active_agents(block["obs"])
         if active_TNM is not None:  # the action of an agent out of the game is the one that its mask allows
-            only_TNM = block["obs"][MASK].int().argmax(-1)
+            only_TNM = (block["obs"][MASK] != 0).int().argmax(-1)
             block |= {"active": active_TNM, "action": block["action"].where(active_TNM, only_TNM)}
         samples_N = by_environment({key: block[key] for key in (*COLUMNS, "active") if key in block})
         sizes = rank_sizes(len(samples_N["reward"]))
