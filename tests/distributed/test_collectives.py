@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ding_lite.utils.ranks.collectives import allreduce_data, broadcast_module, get_rank
+from ding_lite.utils.ranks.collectives import allreduce_data, broadcast_module, get_rank, on_every_rank
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.ranks.machine_group import machine_group
@@ -192,6 +192,20 @@ def test_a_config_error_on_a_rank_is_one_line() -> None:
     assert [line for line in done.stderr.splitlines() if line.startswith("[rank 1]")] == ["[rank 1] boom"]
     assert "exitcode: 2" in done.stderr
     assert time.time() - float(done.stdout.split()[-1]) < 15
+
+
+def rank_mistake() -> None:
+    def check() -> None:
+        if get_rank() == 1:
+            raise ConfigError("boom")
+
+    with DDPContext():
+        on_every_rank(check)
+
+
+def test_a_mistake_of_one_rank_that_all_raise_names_it_once() -> None:
+    done = run_ranks([*ME, "mistake"], timeout=50, status=None)
+    assert [line for line in done.stderr.splitlines() if "boom" in line] == ["[rank 1] boom"]
 
 
 def test_an_exception_leaves_no_group_behind() -> None:

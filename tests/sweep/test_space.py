@@ -42,7 +42,7 @@ def test_other_words_are_the_same_in_all_trials(word: str) -> None:
     ("words", "message"),
     [
         (["a.x=1..2:lin"], "a.x: expected low..high with :log, :int or a step"),
-        (["a.x=2..1"], "a.x: expected low..high"),
+        (["a.x=2..1:int"], "a.x: a range begins with its lower end, got .2..1:int.: write a.x=1..2:int."),
         (["a.x=1..2:3"], "a.x: expected low..high"),
         (["a.x=0.5..2:int"], "a.x: expected low..high"),
         (["a.x=0..1:log"], "a.x=0..1:log: `low > 0` must hold"),
