@@ -121,13 +121,13 @@ def test_a_run_is_loaded_without_its_config_and_plays_as_it_is_evaluated(capsys:
             agent.evaluate(episodes, seed)  # type: ignore[arg-type]
 
 
-@pytest.mark.usefixtures("run_directory")
 def test_an_episode_that_does_not_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(episode_monitor, "LONGEST_EPISODE", 30)  # too few for the car, which gets -1 in each step
     agent = make_agent(make_setup(dict(env_id="MountainCar-v0", max_episode_steps=0), "dqn"))
     assert list(itertools.islice(play_episodes(agent, agent.make_env(), 0), 2)) == [(-30.0, 30)] * 2
 
 
+@pytest.mark.usefixtures("run_directory")
 def test_loading_and_evaluating_leave_random_numbers_and_threads_alone() -> None:
     before = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()  # type: ignore[index]
     ding_lite.load("run").evaluate(2)
