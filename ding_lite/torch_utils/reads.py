@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 import sys
 from collections.abc import Callable, Hashable
 from functools import partial
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from ding_lite.torch_utils.networks import CLOSED
 
 VALUES = (int, float, str, bytes, type(None))
+CHANGING = (Tensor, list, tuple, set)  # what may change although it stays the same object; a plain dict, too
 MISSING = object()
 
 
@@ -33,6 +35,9 @@ class Reads:
         self._codes: set[CodeType] = set()
         self._searched: dict[int, Any] = {}  # objects by id; they are kept, so that an id is never that of a later one
         self._places: list[tuple[dict[str, Any], str]] = []  # where a value is, or may be set later: attributes, name
+        self._found: list[Any] = []  # the values there at the last look
+        self._frozen: tuple[Hashable, ...] = ()
+        self._inside = False  # whether one of them may change inside
 
     def watch(self, function: Callable[[Any], Any], inputs: Any) -> Any:
         """Return `function(inputs)`, and learn what it may read."""
@@ -71,7 +76,12 @@ class Reads:
 
     def values(self) -> tuple[Hashable, ...]:
         """Return what the functions watched so far would read now."""
-        return tuple([freeze(attributes.get(name, MISSING)) for attributes, name in self._places])
+        found = [attributes.get(name, MISSING) for attributes, name in self._places]
+        same = len(found) == len(self._found) and all(map(operator.is_, found, self._found))
+        if not same or self._inside:
+            self._found, self._frozen = found, tuple(map(freeze, found))
+            self._inside = any(isinstance(value, CHANGING) or type(value) is dict for value in found)
+        return self._frozen
 
 
 def _is_open(value: Any) -> bool:

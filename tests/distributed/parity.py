@@ -173,7 +173,7 @@ def compile_problem(name: str, kind: str, overrides: list[str]) -> EasyDict:
         model |= {key: [16, 8] for key, value in default.model.items() if isinstance(value, list)}
     collect = {key: value for key, value in sizes.items() if key in known}
     rows = {"multi_agent": True} if kind == "agents" and "multi_agent" in default else {}
-    main = dict(env=env, policy=dict(collect=collect, model=model, **rows))
+    main = dict(env=env, policy=dict(cuda=False, collect=collect, model=model, **rows))
     cfg = compile_config((main, dict(env=env, policy=dict(type=name, multi_gpu=True))), overrides=overrides)
     set_shapes(cfg, check_env(cfg.env))
     return cfg
