@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -122,8 +123,9 @@ class WeightAverage:
 
     def update(self, iterations: int) -> None:
         """Add the newest weights; call this once after each learner iteration, with their number so far, from 1."""
-        share = self._share / (1.0 - (1.0 - self._share) ** iterations)
-        torch._foreach_lerp_(list(self._average.values()), list(self._newest.values()), share)
+        # 1 - (1 - share)^t without the rounding errors of small shares
+        total = -math.expm1(iterations * math.log1p(-self._share)) if self._share < 1.0 else 1.0
+        torch._foreach_lerp_(list(self._average.values()), list(self._newest.values()), self._share / total)
 
     @contextmanager
     def used(self) -> Iterator[None]:

@@ -50,6 +50,17 @@ def test_the_average_is_a_sum_with_decaying_shares_that_leaves_the_first_weights
     assert same_tree(other.state_dict(), before)
 
 
+@pytest.mark.parametrize(("share", "expected"), [(1.0, 3.0), (1e-14, 2.0), (1e-20, 2.0)])
+def test_the_average_leaves_the_first_weights_out_whatever_its_share(share: float, expected: float) -> None:
+    network = nn.Linear(1, 1, bias=False).double()
+    nn.init.constant_(network.weight, 1000.0)
+    average = WeightAverage(network, share)
+    for t in (1, 2, 3):  # with a small share, all three count alike
+        nn.init.constant_(network.weight, t)
+        average.update(t)
+    assert average.state_dict()["weight"].item() == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("name", OURS)
 def test_every_policy_evaluates_its_average_learns_as_without_it_and_loads_it(name: str) -> None:
     plain, play = parity.create_policy(played(name)[0]), played(name, "policy.eval.average=0.5")
