@@ -115,6 +115,7 @@ OPTIONS = {
     "discrete_sac": [[], ["model.centralized_critic=False", "priority=True", "priority_IS_weight=True"]],
     **{name: [["model.lstm_type=None", "unroll_len=1", "nstep=2"]] for name in ("madqn", "qmix", "wqmix")},
 }
+OPTIONS["wqmix"].append([*OPTIONS["wqmix"][0], "learn.wqmix_ow=False"])
 OF_AGENTS = [name for name in OURS if "agents" in parity.kinds_of(POLICY_REGISTRY.find(name))]
 
 

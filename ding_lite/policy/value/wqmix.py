@@ -31,6 +31,7 @@ from ding_lite.policy.sequences import RecurrentPolicy
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.policy.value.qmix import NOT_OF_QMIX, QMIX_KEYS, global_states
 from ding_lite.rl_utils.common import weighted_mean
+from ding_lite.torch_utils.normalizer import active_agents
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -76,7 +77,10 @@ class WQMIXPolicy(RecurrentPolicy, DQNPolicy):
             if not cfg.learn.wqmix_ow:
                 greedy_UBM = q_UB2MA[:, :, 0].argmax(-1)
                 greedy_UB2 = mix(self._model, state_UBG, q_X2MA=q_UB2MA, action_XM=greedy_UBM)["total_q"]
-                counts_UB = (greedy_UBM == action_UBM).all(-1) | (target_UB > greedy_UB2[..., 1])
+                same_UBM, active_TBM = greedy_UBM == action_UBM, active_agents(batch["obs"])
+                if active_TBM is not None:
+                    same_UBM |= ~active_TBM[learned]
+                counts_UB = same_UBM.all(-1) | (target_UB > greedy_UB2[..., 1])
             alpha_UB = torch.where(counts_UB, 1.0, cfg.learn.alpha).to(target_UB.dtype)
         error_UB2 = target_UB.unsqueeze(-1) - q_UB2
         square_UB = alpha_UB * error_UB2[..., 0].square() + error_UB2[..., 1].square()

@@ -66,6 +66,15 @@ def test_the_order_of_the_agents_changes_and_is_that_of_a_resumed_run() -> None:
     assert [order(policy) for _ in range(5)] == [order(other) for _ in range(5)]
 
 
+def test_an_agent_that_is_out_of_the_game_in_a_whole_collect_takes_no_step() -> None:
+    cfg = parity.compile_problem("happo", "agents", ["policy.learn.epoch_per_collect=2"])
+    policy, block = parity.create_policy(cfg), parity.collect_block(cfg)
+    mask = block["obs"]["action_mask"]
+    mask[:], block["action"][..., 1] = 1, 2
+    mask[..., 1, :2] = 0
+    assert {int(batch["agent"]) for batch in policy.batches(policy.to_samples(block))} == {0}
+
+
 def test_it_needs_a_global_state_and_takes_di_engines_keys() -> None:
     learn = dict(learning_rate=5e-4, critic_learning_rate=5e-4, value_weight=0.5, multi_gpu=False)
     network = dict(use_lstm=False, action_space="discrete")
