@@ -142,7 +142,9 @@ def _open_minari(path: str) -> Iterator[Columns]:
         machine = socket.gethostname()
         raise DatasetError(f"Minari data set '{path}' is not on machine '{machine}': {error}") from error
     parts: dict[str, list[np.ndarray]] = {}
+    ended = True
     for episode in data.iterate_episodes():
+        ended = bool(np.any(episode.terminations[-1:] | episode.truncations[-1:]))
         padding = np.arange(len(episode.rewards) + 1) == len(episode.rewards)
         columns = {
             "obs": episode.observations,
@@ -155,6 +157,8 @@ def _open_minari(path: str) -> Iterator[Columns]:
         }
         for name, array in flatten(columns):
             parts.setdefault(name, []).append(np.asarray(array))
+    if not ended:  # the recording ended within the last episode
+        parts[UNFINISHED][-1] = np.ones_like(parts[UNFINISHED][-1], np.bool_)
     yield Columns(list(parts), lambda name: np.concatenate(parts[name]), "env")
 
 

@@ -240,10 +240,10 @@ def test_files_of_a_directory_are_mapped_not_read(tmp_path: Path) -> None:
     assert dataset[0]["obs"].tolist() == [77]
 
 
-def record_with_minari() -> tuple[Any, list[np.ndarray]]:
+def record_with_minari(cut: int = 0) -> tuple[Any, list[np.ndarray]]:
     """Record four CartPole episodes of random actions by Minari's buffers; return its data set.
 
-    Also obs, action, reward, next_obs and terminated of all steps, `[R, ...]`.
+    Also obs, action, reward, next_obs and terminated of all steps, `[R, ...]`. The last `cut` steps are not recorded.
     """
     minari = pytest.importorskip("minari")
     env: Any = gymnasium.make("CartPole-v1", max_episode_steps=12)
@@ -256,6 +256,7 @@ def record_with_minari() -> tuple[Any, list[np.ndarray]]:
             next_obs, reward, terminated, truncated, _ = env.step(action)
             steps.append((obs, action, reward, next_obs, terminated, truncated))
             obs, ended = next_obs, terminated or truncated
+        steps = steps[: len(steps) - cut * (seed == 3)]
         episodes.append([np.stack(column) for column in zip(*steps, strict=True)])
     make = minari.data_collector.EpisodeBuffer
     buffers = [make(None, None, None, np.append(e[0], e[3][-1:], 0), e[1], e[2], e[4], e[5], {}) for e in episodes]
@@ -274,6 +275,18 @@ def test_a_minari_data_set_reads_as_it_was_recorded(tmp_path: Path, monkeypatch:
         assert np.array_equal(batch["next_obs"][~done], next_obs[~done])
     assert 0 < done.sum() < 4  # some fell, others met the time limit
     assert len(read_dataset("test/cartpole-v0", required=("obs", "action"))) == data.total_steps
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:minari")
+def test_the_last_episode_of_a_minari_data_set_may_be_unfinished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    data, _ = record_with_minari(cut=2)
+    last = len(list(data.iterate_episodes())[-1].rewards)
+    dataset = read_dataset("test/cartpole-v0", length=2)
+    assert (len(dataset), dataset.left_out) == (data.total_steps - last, last)
+    assert len(read_dataset("test/cartpole-v0")) == data.total_steps
 
 
 # What does not fit. Each message names the file, the key, what is expected and what there is.
