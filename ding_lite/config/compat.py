@@ -197,10 +197,7 @@ OLD_ANTS, CONTACTS = ("Ant-v2", "Ant-v3"), "env.kwargs.use_contact_forces"  # of
 # Values of DI-engine's that have no counterpart. The default counts instead, and the reason.
 WITHOUT_COUNTERPART = {
     "policy.eval.evaluator.eval_freq": (-1, "evaluations have an interval of iterations"),
-    "reward_model.intrinsic_reward_weight": (
-        None,
-        "bonuses are divided by their own deviation",
-    ),
+    "reward_model.intrinsic_reward_weight": (None, "bonuses are divided by the deviation of their discounted sums"),
 }
 # Policies whose class in DI-engine also takes action_space='hybrid', and the policy that does so here.
 HYBRID_POLICIES = {"ddpg": "paddpg"}

@@ -230,7 +230,7 @@ def compile_config(
 
 def _unread_notes(cfg: EasyDict) -> Iterator[str]:
     for part, registry in zip(PARTS, (ENV_REGISTRY, POLICY_REGISTRY, REWARD_MODEL_REGISTRY), strict=True):
-        cls: type = dict(registry.items()).get(cfg.get(part, {}).get("type"), object)
+        cls: type = registry.imported().get(cfg.get(part, {}).get("type"), object)
         for path in unread_keys(cls):
             yield f"{part}.{path} has no effect: {cls.__name__} declares it, but no code reads it."
 

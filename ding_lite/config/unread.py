@@ -19,9 +19,9 @@ LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "p
 def unread_keys(cls: type, package: str = PACKAGE) -> list[str]:
     """Return the dotted names of keys that classes outside `package` declare, and that no code names.
 
-    Code names a key by an attribute or by a text, in a file that is loaded and does not belong to a library. In files
-    of `package`, the attribute must be one of the key's section. The model gets its keys as arguments, so they count as
-    read; so do those of a new section that is read as a whole.
+    Code names a key by an attribute or by a text, in a file of ours, or in one that is loaded and does not belong to a
+    library. In files of `package`, the attribute must be one of the key's section. The model gets its keys as
+    arguments, so they count as read; so do those of a new section that is read as a whole.
 
     Args:
         cls: a class that declares keys in `config`, as its base classes do.
@@ -55,12 +55,14 @@ def _file_of(cls: type) -> Path:
 
 
 def _files(own_files: list[Path], package: str) -> Iterator[tuple[Path, bool]]:
-    """Yield these files, then those of all modules outside libraries, and whether `package` lacks them."""
+    """Yield these files, then those of all modules outside libraries and of ours, and whether `package` lacks them."""
     yield from ((file, True) for file in own_files)
     for name, module in list(sys.modules.items()):
         file, root = getattr(module, "__file__", None) or "", name.partition(".")[0]
-        if file.endswith(".py") and (root == PACKAGE or not file.startswith(LIBRARIES)) and Path(file).is_file():
+        if file.endswith(".py") and root != PACKAGE and not file.startswith(LIBRARIES) and Path(file).is_file():
             yield Path(file), root != package
+    # not every file that reads keys is loaded when a config compiles
+    yield from ((file, package != PACKAGE) for file in Path(__file__).parents[1].rglob("*.py"))
 
 
 @functools.cache

@@ -104,7 +104,8 @@ def test_a_signal_lets_each_run_save_and_starts_no_other_and_all_go_on_together(
     ends = [result(tmp_path / f"run_seed{seed}")["envstep"] for seed in range(3)]
     assert ends == [steps + 80, steps + 80, steps]
     done = run_forked(["-m", "ding_lite", "resume", *names, "run_seed3"], 120, status=None)
-    assert (done.returncode, done.stderr) == (2, "Cannot resume 'run_seed3': there is no such directory.\n")
+    similar = "there is no such directory. Did you mean 'run_seed0'?"
+    assert (done.returncode, done.stderr) == (2, f"Cannot resume 'run_seed3': {similar}\n")
 
 
 def test_a_command_runs_under_torchs_launcher_that_puts_an_option_before_it(tmp_path: Path) -> None:

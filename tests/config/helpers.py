@@ -82,6 +82,10 @@ class TinyRewardModel:
 class TinyEnv(Toy):
     config = dict(stop_value=10.0, difficulty=1)
 
+    def __init__(self, cfg_env: Any) -> None:
+        super().__init__(cfg_env)
+        self.difficulty = cfg_env.difficulty
+
 
 def pair(main: dict[str, Any] | None = None, **create: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     base = dict(env=dict(type="config_test"), policy=dict(type="config_test"))

@@ -310,8 +310,9 @@ CONVERSIONS: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], lis
     ("bc", dict(policy=dict(eval=dict(evaluator=dict(eval_freq=-1)))), {}, {"policy.eval.evaluator.eval_freq": 1000},
      ["policy.eval.evaluator.eval_freq=-1 is left out: evaluations have an interval of iterations."]),
     ("ppo", dict(reward_model=dict(intrinsic_reward_weight=None)), dict(reward_model=dict(type="rnd")),
-     {"reward_model.intrinsic_reward_weight": 0.01},
-     ["reward_model.intrinsic_reward_weight=None is left out: bonuses are divided by their own deviation."]),
+     {"reward_model.intrinsic_reward_weight": 0.5},
+     ["reward_model.intrinsic_reward_weight=None is left out: "
+      "bonuses are divided by the deviation of their discounted sums."]),
     ("a2c", dict(policy=dict(priority=True)), {}, {"policy.priority": "absent"},
      [f"policy.priority is ignored: {IGNORED_KEYS['policy.priority'][1]}."]),
     ("dqn", learn(alpha=0.1), {}, {"policy.learn.alpha": "absent"},

@@ -27,11 +27,11 @@ from ding_lite.utils.key import Key
 
 @POLICY_REGISTRY.register("own_keys")
 class OwnPolicy(DQNPolicy):
-    """Its loss says `huber_dleta`. `plain` is never read, not even here."""
+    """Its loss says `huber_dleta`. `nowhere_named` is never read, not even here."""
 
     config = dict(
         type="own_keys",
-        learn=dict(huber_delta=Key(1.0, "", above=0), plain=2.0, target_theta=0.1, by_text=1, elsewhere=1),
+        learn=dict(huber_delta=Key(1.0, "", above=0), nowhere_named=2.0, target_theta=0.1, by_text=1, elsewhere=1),
         model=dict(argument=1),
         section=dict(one=1),
         **{"quoted": 1, "unroll_len": 1},  # others of this package read `unroll_len`
@@ -47,6 +47,7 @@ def test_a_key_that_no_code_names_is_a_note(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "own_keys.py").write_text(OWN)
     (tmp_path / "helper_of_own.py").write_text("def use(cfg):\n    return cfg.learn.elsewhere\n")
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(POLICY_REGISTRY, "_classes", dict(POLICY_REGISTRY._classes))
     create: dict[str, Any] = dict(env=dict(env_id="CartPole-v1"), policy=dict(type="own_keys"))
     create["policy"]["import_names"] = ["own_keys"]
     cfg = compile_config(({}, create), model_given=True)
@@ -54,7 +55,7 @@ def test_a_key_that_no_code_names_is_a_note(tmp_path: Path, monkeypatch: pytest.
         sys.modules.pop(name)
     assert [note for note in cfg.notes if "reads" in note] == [
         f"policy.{path} has no effect: OwnPolicy declares it, but no code reads it."
-        for path in "learn.huber_delta learn.plain quoted".split(" ")  # noqa: SIM905 (in a text of its own, each would count as read)
+        for path in "learn.huber_delta learn.nowhere_named quoted".split(" ")  # noqa: SIM905 (in a text of its own, each would count as read)
     ]
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from ding_lite.cli import main as cli
 from ding_lite.policy import Policy
+from ding_lite.utils.registry import POLICY_REGISTRY
 from tests.distributed.launcher import run_ranks, say
 from tests.docs.test_docs import ROOT, blocks
 from tests.policy.helpers import make_batch, make_cfg, parameter_hash
@@ -82,7 +83,10 @@ def test_an_example_trains_on_two_processes_to_equal_models(title: str, whole: b
     assert hashes[0] == hashes[1]
 
 
-def test_the_first_loss_is_a_function_of_its_batch_with_noisy_layers_too(tmp_path: Path) -> None:
+def test_the_first_loss_is_a_function_of_its_batch_with_noisy_layers_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(POLICY_REGISTRY, "_classes", dict(POLICY_REGISTRY._classes))
     write_files(PAGE, tmp_path, SECTIONS["Another loss for DQN"])
     policy = run_path(str(tmp_path / "huber_dqn.py"))["HuberDQNPolicy"](make_cfg("noisy_net=True", kind="huber_dqn"))
     batch = policy._ready(make_batch(8))

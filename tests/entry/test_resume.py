@@ -119,7 +119,7 @@ def test_a_run_stopped_by_a_limit_and_resumed_equals_the_whole_run(kind: str) ->
     train(kind, "parts", "policy.learn.resume_training=True")
     assert not differences(last_state("whole"), last_state("parts"))
     if kind == "normalised dqn":
-        assert last_state("whole")["global"]["policy"]["normalizer"]["obs.count"] == STEPS
+        assert last_state("whole")["global"]["policy"]["normalizer"]["obs.count"].tolist() == [STEPS] * 4
     changes = [line for line in Path("parts/log/log.txt").read_text().splitlines() if "changed:" in line]
     assert [line.partition("changed: ")[2] for line in changes] == [f"max_env_step={STEPS} ({STEPS // 2} at the start)"]
 

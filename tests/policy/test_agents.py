@@ -92,7 +92,7 @@ def test_a_memory_gets_what_its_agent_observes_where_it_has_nothing_to_decide() 
     assert not torch.isclose(first, second).all(-1).any()
 
 
-def test_values_of_a_memory_whose_agent_is_out_of_the_game_are_those_of_the_other_one() -> None:
+def test_values_of_a_memory_whose_agent_is_out_of_the_game_are_those_of_the_other() -> None:
     _, policy, block = problem("mappo", "model.lstm_type=gru")
     block = policy._to_device(block)
     rows = {"prev_state": tree_map(lambda leaf: leaf.flatten(1, 2), block["prev_state"]), "value": torch.zeros(0)}

@@ -77,7 +77,6 @@ a2c,impala,ppo_offpolicy | model.lstm_type=lstm | lstm_type=lstm is not possible
 acer,impala | learn.batch_size=100000 | fewer than policy.learn.batch_size=100000: nothing would be learned
 impala | on_policy=True | policy.on_policy: expected False for policy 'impala'
 pg,ppo_pg | collect.n_sample=64 | Unknown key 'policy.collect.n_sample'. Known in 'policy.collect': actor_timeout
-coma | priority=True | policy.priority
 coma | model.mixer=True | Unknown key 'policy.model.mixer'
 ppo | learn.target_kl=0.1 | set both
 ppo | learn.kl_early_stop=True | set both
