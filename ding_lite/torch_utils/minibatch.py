@@ -61,7 +61,8 @@ def minibatches(samples: dict[str, Any], batch_size: int, sizes: list[int]) -> l
     already, it is multiplied by the factor.
 
     With `active`, only some numbers of the samples count, and `weight` is 0 for the others, so that the mean over ranks
-    of the weighted means is the mean over all that count; one collective.
+    of the weighted means is the mean over all that count. Minibatches in which nothing counts on any rank are left out;
+    one collective.
 
     Args:
         samples: nested dict of `[M, ...]` tensors on one device. `active`, bool `[M, ...]`, says what counts.
@@ -93,13 +94,15 @@ def minibatches(samples: dict[str, Any], batch_size: int, sizes: list[int]) -> l
 
 
 def weigh_active(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Replace `active` of minibatches by `weight`, see `minibatches`, and return them; one collective."""
-    count_K = allreduce_data(torch.stack([part["active"].sum() for part in parts])).clamp(min=1).double()
-    scales = [part["active"].numel() * get_world_size() / count for part, count in zip(parts, count_K, strict=True)]
-    like = next((leaf for leaf in tree_leaves(parts[0]) if leaf.is_floating_point()), torch.empty(0))
-    for part, scale in zip(parts, scales, strict=True):
-        part["weight"] = part.pop("active").to(like) * scale * part.get("weight", 1.0)
-    return parts
+    """Replace `active` of minibatches by `weight`, see `minibatches`, and return those that count; one collective."""
+    counts, counted = allreduce_data(torch.stack([part["active"].sum() for part in parts])).tolist(), []
+    for part, count in zip(parts, counts, strict=True):
+        if count:
+            active = part.pop("active")
+            like = next((leaf for leaf in tree_leaves(part) if leaf.is_floating_point()), torch.empty(0))
+            scale = active.numel() * get_world_size() / count
+            counted.append(part | {"weight": active.to(like) * scale * part.get("weight", 1.0)})
+    return counted
 
 
 @torch.no_grad()

@@ -40,7 +40,10 @@ def test_what_is_not_active_has_no_weight_in_means_and_in_the_normalisation() ->
     (adv,) = normalize_parts([part["adv"].flatten()], [part["weight"].flatten()])
     assert adv[::2].sort().values.tolist() == pytest.approx([-(0.5**0.5), 0.5**0.5])  # variance ((-1)^2 + 1^2) / 1
     samples["active"][:] = False
-    assert not minibatches(samples, 2, [2])[0]["weight"].any()
+    assert minibatches(samples, 2, [2]) == []
+    samples = {"adv": torch.arange(6.0), "active": torch.arange(6) == 4}
+    (part,) = minibatches(samples, 2, [6])  # nothing counts in two of three
+    assert (part["adv"] * part["weight"]).mean() == 4
 
 
 def test_a_part_is_normalised_by_hand() -> None:

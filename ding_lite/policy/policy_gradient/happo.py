@@ -51,7 +51,6 @@ from ding_lite.rl_utils.policy_gradient import clipped_objective, squared_value_
 from ding_lite.torch_utils.minibatch import explained_variance, minibatches, normalize_parts, rank_sizes
 from ding_lite.torch_utils.normalizer import GLOBAL, active_agents
 from ding_lite.utils.key import Key
-from ding_lite.utils.ranks.collectives import allreduce_data
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
 
@@ -112,13 +111,8 @@ class HAPPOPolicy(Policy):
         factor_S = torch.ones_like(targets_S["adv"])
         # The order depends only on what all ranks and a resumed run have in common.
         generator = torch.Generator().manual_seed(self.iteration)
-        active_SM, absent = active_agents(joint_S["obs"]), set()
-        if active_SM is not None:  # who is in the game in no step of any rank has nothing to learn
-            number_M = allreduce_data(active_SM.sum(0))
-            absent = {agent for agent, number in enumerate(number_M.tolist()) if not number}
+        active_SM = active_agents(joint_S["obs"])
         for agent in torch.randperm(len(self._model.actors), generator=generator).tolist():
-            if agent in absent:
-                continue
             own_S: dict[str, Any] = {"obs": of_agent(joint_S["obs"], agent), "factor": factor_S, **targets_S}
             own_S |= {key: joint_S[key][:, agent] for key in ("action", "logit")}
             if active_SM is not None:  # where it is out of the game, its first step in it stands with the weight 0
