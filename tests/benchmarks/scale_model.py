@@ -68,7 +68,8 @@ RANKS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 PER_MACHINE = (1, 8)
 SPREADS = (0.05, 0.2)  # of the seconds of a rank's iteration: standard deviation over the mean
 DESCRIPTORS = 10  # open files of a rank, beside a connection to every rank
-STORE = (15e-6, 0.28e-6)  # seconds of the store's thread for a request, and for each value in the answer
+STORE = (15e-6, 0.28e-6)  # seconds of the store's thread for a request, and for each value in it or its answer
+REQUESTS = 2  # of a rank in a second: its report, and those of others
 PAGE = ROOT / "docs/scaling.md"
 TITLE = {"mlp": "MLP of 256, 256, on CartPole", "nature": "Nature network, on Pong", "impala": "IMPALA's, on Pong"}
 
@@ -302,17 +303,19 @@ def longest(ranks: int) -> float:
 def limits() -> Iterator[str]:
     """Yield the table of what the model of the average leaves out."""
     head = [f"slower, spread {spread:.0%}" for spread in SPREADS]
-    yield f"| ranks | {' | '.join(head)} | descriptors of a rank | store, values a request | store, share of a core |"
+    yield f"| ranks | {' | '.join(head)} | descriptors of a rank | store, values a second | store, share of a core |"
     yield "|---" * (len(head) + 4) + "|"
     request, value = STORE
     for ranks in (8, 64, 512, 1024):
         waits = [f"{spread * longest(ranks):.0%}" for spread in SPREADS]
-        busy = [ranks * (request + value * read) for read in (8, ranks)]
+        # of ranks on machines of 8, see tests/utils/ranks/test_watchdog.py; and if each reads the reports of all
+        moved = [ranks + 60 + 100 * (ranks // 8 - 1), ranks * (ranks + 2)]
+        busy = [ranks * REQUESTS * request + value * each for each in moved]
         cells = [
             f"{ranks:,}",
             *waits,
             f"{DESCRIPTORS + ranks:,}",
-            f"8; {ranks:,}",
+            "; ".join(f"{each:,}" for each in moved),
             "; ".join(f"{part:.1%}" for part in busy),
         ]
         yield f"| {' | '.join(cells)} |"
