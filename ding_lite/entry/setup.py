@@ -15,6 +15,7 @@ import os
 import re
 import shlex
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -155,7 +156,10 @@ class RunSetup:
         collect, env = self.cfg.policy.collect, self.create_collect_env(stack)
         seeds = derive_seeds(self.cfg.seed, rank, "collect", n=env.num_envs)
         if "n_episode" in collect:
-            return EpisodeCollector(env, player, collect.n_episode, seeds, interrupt)
+            most = self.limits.get("max_env_step", math.inf)
+            end = time.monotonic() + (self.cfg.max_seconds or math.inf)
+            ends: dict[str, Any] = {"is_over": lambda envstep: envstep >= most or time.monotonic() >= end}
+            return EpisodeCollector(env, player, collect.n_episode, seeds, interrupt, **ends)
         n_sample = (collect.n_sample or env.num_envs) * self.cfg.policy.get("unroll_len", 1)
         return SampleCollector(env, player, n_sample, seeds, interrupt)
 

@@ -15,6 +15,7 @@ from ding_lite.entry import find_pipeline, serial_pipeline, serial_pipeline_offl
 from ding_lite.envs import episode_monitor
 from ding_lite.policy import Policy
 from ding_lite.utils import POLICY_REGISTRY, ConfigError
+from ding_lite.worker import episode_collector
 from dizoo.classic_control.cartpole.config.cartpole_ppo_config import create_config, main_config
 from tests.entry.helpers import last_checkpoint, metrics, result
 from tests.policy.helpers import parameter_hash
@@ -76,23 +77,28 @@ class Endless(CountingGame):
 
 
 @pytest.mark.parametrize(
-    ("signal_after", "reason", "steps"),
+    ("signal_after", "grace", "reason", "steps"),
     [
-        (0, "max_env_step", 40),  # one collect: two environments, of an episode of 20 steps each
-        (5, "interrupted", 12),  # the sixth step ends both episodes
+        (0, 100, "max_env_step", 40),  # one collect: two environments, of an episode of 20 steps each
+        (0, 6, "max_env_step", 14),  # more than 10 steps after the sixth one of two environments: the next is the last
+        (5, 100, "interrupted", 12),  # the sixth step ends both episodes
+        (0, 6, "max_seconds", None),
     ],
 )
 def test_a_run_of_whole_episodes_ends_although_its_episodes_do_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signal_after: int, reason: str, steps: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signal_after: int, grace: int, reason: str, steps: int | None
 ) -> None:
-    monkeypatch.setattr(episode_monitor, "LONGEST_EPISODE", 20)
-    setting = (lambda after: Endless(after), [signal_after, 0], [0])
+    monkeypatch.setattr(episode_monitor, "LONGEST_EPISODE", 20 if steps else 10**7)
+    monkeypatch.setattr(episode_collector, "GRACE", grace)
+    setting = (lambda after: CountingGame(5) if after is None else Endless(after), [signal_after, 0], [None])
     words = ["policy.collect.n_episode=2", "env.n_evaluator_episode=1", "exp_name=run"]
+    words += [] if steps else ["max_seconds=1"]
     input_cfg = (dict(policy=dict(num_threads=1)), dict(policy=dict(type="pg")))
     ends = pytest.raises(SystemExit) if reason == "interrupted" else nullcontext()
     with ends:
-        serial_pipeline_onpolicy(input_cfg, 0, setting, max_env_step=10, overrides=words)
-    assert (result(tmp_path / "run")["stop_reason"], result(tmp_path / "run")["envstep"]) == (reason, steps)
+        serial_pipeline_onpolicy(input_cfg, 0, setting, max_env_step=10 if steps else 10**9, overrides=words)
+    found = result(tmp_path / "run")
+    assert (found["stop_reason"], found["envstep"]) == (reason, steps or found["envstep"])
 
 
 # -- mistakes ---------------------------------------------------------------------------------------------------------
