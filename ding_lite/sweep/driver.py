@@ -43,7 +43,7 @@ from ding_lite.sweep.study import (
     to_words,
 )
 from ding_lite.utils.checkpoint.run_directory import has_checkpoint, new_name, read_result
-from ding_lite.utils.directory_lock import is_active
+from ding_lite.utils.directory_lock import find_trap_inside, is_active
 from ding_lite.utils.logger import console
 from ding_lite.utils.passwords import hide_passwords
 from ding_lite.utils.ranks.launch_environment import check_processes
@@ -94,6 +94,8 @@ class Sweep:
         first = self._compile(first_values(self._space))
         name = first.exp_name.rstrip("/").removesuffix(f"_seed{first.seed}")
         self._folder = Path(args.output or f"{name}_sweep")
+        if trap := find_trap_inside(self._folder):
+            raise UserError(f"Cannot sweep in '{self._folder}': {trap}")
         name = self._folder.resolve().name
         group = [f"tracker.group={name}"] if first.tracker.type and first.tracker.group is None else []
         self._options = process_words(args)  # of each run

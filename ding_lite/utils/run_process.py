@@ -22,7 +22,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from ding_lite.utils.directory_lock import is_active
+from ding_lite.utils.directory_lock import find_trap_inside, is_active
 from ding_lite.utils.disk import check_temporary_directory
 from ding_lite.utils.ranks.interrupt import SIGNALS, restoring_signals
 from ding_lite.utils.ranks.launch_environment import loopback, set_variables, usable_cores
@@ -137,6 +137,8 @@ def open_cluster(args: argparse.Namespace, folder: Path) -> Any:
             options[key] = ast.literal_eval(text)
     for key, value in [("directory", str(folder)), *options.items()]:
         _check_printable(f"submit.{key}", value)
+    if trap := find_trap_inside(folder / "jobs"):  # submitit unpickles what jobs leave there
+        raise UserError(f"--submit {args.submit}: {trap}")
     try:
         requeues = {f"{args.submit}_max_num_timeout": REQUEUES}
         executor = submitit.AutoExecutor(folder / "jobs", cluster=args.submit, **requeues)

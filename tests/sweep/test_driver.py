@@ -155,6 +155,17 @@ def test_another_problem_is_refused_in_the_same_directory() -> None:
     create("0.1,0.2", jobs=2, sampler="random", trials=9)  # these may change
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+@pytest.mark.parametrize("name", ["journal.log", "trials.csv", "jobs"])
+def test_a_sweep_follows_no_link_of_another_user(tmp_path: Path, name: str) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / name).symlink_to(tmp_path / "own")
+    os.lchown(tmp_path / "mine" / name, 65534, 65534)
+    with pytest.raises(UserError, match=f"Cannot sweep in 'mine': 'mine/{name}' is a link of user 65534"):
+        create("0.1,0.2")
+    assert not (tmp_path / "own").exists()
+
+
 @pytest.mark.parametrize("name", ["../outside", "/tmp/outside", "a/b", 3])
 def test_a_shared_storage_cannot_name_a_directory_elsewhere(tmp_path: Path, name: Any) -> None:
     sweep = create("0.1,0.2")

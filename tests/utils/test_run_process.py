@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
-from ding_lite.utils.run_process import passing_signals_on
+from ding_lite.utils.registry import UserError
+from ding_lite.utils.run_process import open_cluster, passing_signals_on
 from tests.survival.common import wait_until
 
 
@@ -28,6 +30,16 @@ def test_the_first_signal_is_told_and_the_handler_restored(before: signal.Handle
         assert signal.getsignal(signal.SIGINT) == before
     finally:
         signal.signal(signal.SIGINT, own)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to another user")
+def test_results_of_jobs_are_not_unpickled_from_a_directory_of_another_user(tmp_path: Path) -> None:
+    pytest.importorskip("submitit")
+    tmp_path.chmod(0o1777)  # as /tmp
+    (tmp_path / "jobs").mkdir()
+    os.chown(tmp_path / "jobs", 65534, 65534)
+    with pytest.raises(UserError, match=r"--submit local: '.*/jobs' is a directory of user 65534, which could lead"):
+        open_cluster(Namespace(submit="local", nproc=1, cluster_words=[]), tmp_path)
 
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's part is Linux only")
