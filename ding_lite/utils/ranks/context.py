@@ -135,7 +135,8 @@ class DDPContext:
             raise SystemExit(2) from None
         except (RuntimeError, ValueError) as error:
             cause = (str(error).splitlines() or [type(error).__name__])[0]
-            why = f"the {launch.world_size} ranks did not meet at {show_place(launch)} within {self.timeout:g} s"
+            when = f" within {self.timeout:g} s" if "did not come" in cause else ""  # else the store was lost
+            why = f"the {launch.world_size} ranks did not meet at {show_place(launch)}{when}"
             advice = "Check that each was started with the same MASTER_ADDR and MASTER_PORT and that none has died"
             if "EADDRINUSE" in str(error):
                 why, advice = f"port {launch.port} is in use", "Choose another MASTER_PORT (--master_port)"

@@ -109,14 +109,17 @@ def handing_out(port: int) -> Iterator[bytes]:
         port: that of the job's store, which two jobs of a machine do not share.
 
     Raises:
-        RuntimeError: another process has this place.
+        UserError: another process has this place.
     """
     secret, server = secrets.token_bytes(SIZE), socket.socket(socket.AF_UNIX)
     try:
         server.bind(_place(port))
     except OSError as error:
         server.close()
-        raise RuntimeError(f"another process hands out the secret of port {port}: {error.strerror}") from error
+        raise UserError(
+            f"MASTER_PORT {port}: rank 0 cannot give the ranks the job's secret, because another process of this "
+            f"machine stands in its place ({error.strerror}). Choose another port, or set {SECRET} for all ranks."
+        ) from error
     server.listen(socket.SOMAXCONN)
 
     def serve() -> None:

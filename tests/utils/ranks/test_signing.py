@@ -113,7 +113,7 @@ def test_only_processes_of_the_same_user_get_or_give_a_secret() -> None:
     with handing_out(port) as secret:
         assert ask_as(0, port) == secret.hex()
         assert ask_as(NOBODY, port) == "a process of another user stands in its place"
-        with pytest.raises(RuntimeError, match="another process hands out the secret"), handing_out(port):
+        with pytest.raises(UserError, match=f"MASTER_PORT {port}: .* another process .* place"), handing_out(port):
             pass
     with pytest.raises(ConnectionRefusedError):
         ask_for_secret(port)
