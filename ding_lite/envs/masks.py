@@ -12,7 +12,8 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Dict, Discrete, MultiBinary, MultiDiscrete
 
-from ding_lite.envs.returned import EnvError
+from ding_lite.envs.returned import EnvError, to_array
+from ding_lite.utils.key import show_value
 from ding_lite.utils.registry import ConfigError
 
 MASK = "action_mask"  # key of a dict of observations: which actions are allowed
@@ -31,9 +32,12 @@ def read_mask(mask: Any, where: str) -> np.ndarray:
     Raises:
         EnvError: it does not consist of finite numbers; `where` begins the message.
     """
-    array = np.hstack([np.ravel(part) for part in mask]) if isinstance(mask, list | tuple) else np.asarray(mask)
+    parts = [to_array(part).ravel() for part in mask] if isinstance(mask, list | tuple) else []
+    array = np.hstack(parts) if parts else to_array(mask)
     if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
-        raise EnvError(f"{where} the {MASK} {array.tolist()}, expected finite numbers: 0 forbids, others allow.")
+        raise EnvError(
+            f"{where} the {MASK} {show_value(mask)} ({array.dtype}), expected finite numbers: 0 forbids, others allow."
+        )
     return (array != 0).astype(np.int8)
 
 

@@ -57,7 +57,8 @@ def fit(obs: Any, space: gymnasium.Space[Any], where: str, batch: tuple[int, ...
             wanted = sorted(map(str, space.spaces))
             raise EnvError(f"{where} with {keys}, but the space is a Dict with the keys {wanted}.")
         return {key: fit(obs[key], part, f"{where}[{key!r}]", batch) for key, part in space.spaces.items()}
-    return obs if not batch and space.contains(obs) else _cast(obs, space, where, batch)
+    exact = not batch and (type(obs) in (int, str) or getattr(obs, "dtype", None) == space.dtype)
+    return obs if exact and space.contains(obs) else _cast(obs, space, where, batch)
 
 
 def plain_array(space: gymnasium.Space[Any], *batch: int) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
@@ -68,7 +69,7 @@ def plain_array(space: gymnasium.Space[Any], *batch: int) -> tuple[np.dtype[Any]
 
 
 def _cast(obs: Any, space: gymnasium.Space[Any], where: str, batch: tuple[int, ...]) -> np.ndarray:
-    array, shape = _to_array(obs), batch + (space.shape or ())
+    array, shape = to_array(obs), batch + (space.shape or ())
     if array.dtype.kind not in "biuf":
         raise EnvError(f"{where} = {_show(obs)} of type {type(obs).__name__}, expected numbers of the space {space}.")
     if array.shape != shape:
@@ -127,14 +128,15 @@ def _flag(value: Any, where: str) -> bool:
 
 
 def _number(value: Any, where: str, expected: str) -> Any:
-    array = _to_array(value)
+    array = to_array(value)
     if array.shape != () or array.dtype.kind not in "biuf":
         shape = f" of shape {array.shape}" if array.shape else ""
         raise EnvError(f"{where} = {_show(value)}{shape}, expected {expected}.")
     return array[()]
 
 
-def _to_array(value: Any) -> np.ndarray:
+def to_array(value: Any) -> np.ndarray:
+    """Return a value as an array; an array of None, which holds no numbers, if it cannot be one."""
     try:
         return np.asarray(value)
     except (ValueError, TypeError, RuntimeError):  # rows of different lengths; a tensor on a GPU or with a gradient

@@ -209,6 +209,8 @@ def _rows_side(space: Any, layout: str) -> tuple[gymnasium.Space[Any], Callable[
 
 def _check_supported(space: gymnasium.Space[Any]) -> None:
     if isinstance(space, Dict):
+        if not space.spaces:
+            raise ConfigError("The environment's observations have an empty Dict, Dict(): leave it out of the space.")
         for key, part in space.items():
             if not isinstance(key, str):
                 raise ConfigError(

@@ -5,6 +5,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
 from ding_lite.envs import EnvError, check_env, create_vector_env
@@ -122,6 +123,12 @@ def test_a_mask_of_one_choice_is_unchanged_and_the_other_parts_are_converted(act
             Asked(Discrete(5), [None] * 5, Discrete(3)),
             [WRAPPER],
             r"the action_mask \[None, .*, expected finite numbers",
+        ),
+        (Asked(Discrete(5), [], Discrete(3)), [WRAPPER], r"action_mask.* of shape \(0,\), expected \(5,\)"),
+        (
+            Asked(Discrete(5), torch.ones(5, requires_grad=True), Discrete(3)),
+            [WRAPPER],
+            r"the action_mask tensor\(.*, expected finite numbers",
         ),
         (Game(Discrete(5), None, Discrete(3)), [WRAPPER], r"neither action_masks\(\) nor info\['action_mask'\]"),
         (

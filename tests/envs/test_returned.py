@@ -10,10 +10,11 @@ import gymnasium
 import numpy as np
 import pytest
 from easydict import EasyDict
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from ding_lite.envs import EnvError, check_env, create_vector_env
+from ding_lite.envs.returned import fit
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError
 from tests.envs.test_vector_env import MANAGERS, env_config
 
@@ -91,6 +92,7 @@ def two_steps(monkeypatch: pytest.MonkeyPatch, manager: str, *given: Any, **opti
         (Box(0, 255, (2,), np.int64), np.array([0.5, 0]), r"with the value 0.5 \(float64\), not in its space Box.*"),
         (Discrete(5, start=2), 7, r"with the value 7 \(int64\), not in its space Discrete\(5, start=2\)"),
         (MultiDiscrete([2, 3]), [1, 3], r"with the value 3 \(int64\), not in its space MultiDiscrete.*"),
+        (MultiBinary(2), np.array([0, None]), "= .* of type ndarray, expected numbers of the space MultiBinary.*"),
         (MASKED, GOOD | {"place": 1}, r"\['place'\] with the value 1 \(int64\), not in its space Discrete.*"),
         (MASKED, GOOD | {"deep": {"x": 1}}, r"\['deep'\]\['x'\] = 1 of shape \(\), expected \(3,\) of its space Box.*"),
         (MASKED, {"place": 3}, r"with the keys \['place'\], but the space is a Dict with .*'deep', 'place'\]"),
@@ -151,6 +153,12 @@ def test_an_observation_that_fits_is_cast(
     seen = two_steps(monkeypatch, manager, space, obs, REST)[0]
     assert seen.dtype == expected.dtype
     np.testing.assert_array_equal(seen.reshape(2, *expected.shape), [expected] * 2)
+
+
+@pytest.mark.parametrize("flags", [[0, 1], (False, True), np.array([0.0, 1.0])])
+def test_numbers_of_a_space_become_an_array_of_its_type(flags: Any) -> None:
+    fitted = fit(flags, MultiBinary(2), "obs")
+    assert (fitted.dtype, fitted.tolist()) == (np.int8, [0, 1])
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,11 @@ def test_what_several_agents_observe_is_converted_agent_by_agent(space: Any, one
     assert single == Dict({key: observation_side(part)[0] for key, part in both.items()})
 
 
+def test_a_dict_without_parts_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"an empty Dict, Dict\(\): leave it out"):
+        observation_side(Dict(deep=Dict(), other=Box(-1, 1, (2,))))
+
+
 @pytest.mark.parametrize("key", [0, ("a", 1)])
 def test_a_dict_whose_keys_are_no_strings_is_refused(key: Any) -> None:
     part: Any = Dict({key: Box(-1, 1, (2,))})
