@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import math
 import traceback
 import typing
 from collections.abc import Mapping
@@ -53,7 +52,7 @@ PIPELINE_OF = {
 MAX_DEPTH = 50  # levels of nested dicts and lists in a config
 TOP_KEYS = dict(
     exp_name=Key("default_experiment", "experiment and its directory, relative to where the run starts"),
-    seed=Key(0, "seed of all random numbers: networks, exploration, environments, replay", low=0, high=math.inf),
+    seed=Key(0, "seed of all random numbers: networks, exploration, environments, replay", low=0, high=2**63 - 1),
     max_seconds=Key(
         None, "seconds of wall-clock time, over all resumptions, after which the run ends; None: no limit", int, low=1
     ),

@@ -225,10 +225,11 @@ def find_checkpoint(path: str) -> str:
 
 
 def closest_path(path: str) -> str:
-    """Return what `closest` does about a path that does not exist, and those in the same directory."""
+    """Return what `closest` does about a path that is not what is needed, and the others in its directory."""
     folder = os.path.dirname(path.rstrip("/"))
     with suppress(OSError):
-        return closest(path, [os.path.join(folder, name) for name in sorted(os.listdir(folder or "."))])
+        paths = [os.path.join(folder, name) for name in sorted(os.listdir(folder or "."))]
+        return closest(path, [other for other in paths if other != path])
     return ""
 
 

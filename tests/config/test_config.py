@@ -43,6 +43,10 @@ def test_a_tilde_in_exp_name_is_the_home_directory(monkeypatch: pytest.MonkeyPat
 def test_seed_argument_wins_over_the_configs_seed() -> None:
     assert compile_config(pair(dict(seed=3))).seed == 3
     assert compile_config(pair(dict(seed=3)), seed=0).seed == 0
+    with pytest.raises(
+        ConfigError, match="seed: expected a number from 0 to 9223372036854775807, got 9223372036854775808"
+    ):
+        compile_config(pair(dict(seed=3)), seed=2**63)  # a run could not save it
 
 
 @pytest.mark.parametrize("kind", [dict, EasyDict])

@@ -60,6 +60,9 @@ def test_what_is_no_run_gets_one_line(tmp_path: Path) -> None:
         find_runs([tmp_path])
     with pytest.raises(UserError, match="does not exist or is not a directory"):
         find_runs([tmp_path / "none"])
+    (tmp_path / "pair.py").touch()
+    with pytest.raises(UserError, match=r"one with runs\.$"):  # it does not propose the same path
+        find_runs([tmp_path / "pair.py"])
     with pytest.raises(UserError, match="is not the directory of a run"):
         read_run(tmp_path)
     (tmp_path / "total_config.py").write_text("main_config = {")
