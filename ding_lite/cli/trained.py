@@ -170,6 +170,8 @@ class Convert(Command):
             raise DatasetError(
                 f"A pickle becomes no Minari data set: give a file such as data.hdf5, not {args.output}."
             )
+        if os.path.exists(args.output):
+            raise DatasetError(f"'{args.output}' exists already: remove it, or give another name.")
         columns = read_pickle(args.path)
         write_columns(args.output, columns, {"source": os.path.basename(args.path)})
         print(f"{count_rows(columns):,} transitions with {', '.join(columns)}: {args.output}")

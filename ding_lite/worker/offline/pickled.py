@@ -148,6 +148,9 @@ def read_pickle(path: str) -> dict[str, Any]:
     """
     try:
         with open(path, "rb") as file:
+            if file.read(2) == b"PK":
+                raise RefusedError("an archive, as torch.save writes it")
+            file.seek(0)
             columns = _to_columns(_plain(Unpickler(file).load(), {}))
         if wrong := [name for name, part in flatten(columns) if part.dtype.kind not in "biufc"]:
             raise ValueError(f"'{wrong[0]}' contains other things than numbers")
@@ -161,7 +164,7 @@ def read_pickle(path: str) -> dict[str, Any]:
         ) from error
     except (pickle.UnpicklingError, EOFError, MemoryError) as error:
         raise DatasetError(
-            f"'{path}' cannot be read as a pickle: {str(error)[:200] or type(error).__name__}."
+            f"'{path}' cannot be read as a pickle: {str(error)[:200].rstrip('.') or type(error).__name__}."
         ) from error
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RuntimeError) as error:
         raise DatasetError(f"'{path}' is no recording of DI-engine's: {str(error)[:200]}.") from error
@@ -197,8 +200,7 @@ def _to_columns(found: Any) -> dict[str, Any]:
     for part in parts:
         part.setdefault("traj_flag", np.arange(len(part["reward"])) == len(part["reward"]) - 1)
         part.setdefault("done", np.zeros(len(part["reward"]), dtype=bool))  # how the episode ended is unknown
-    names = [name for name in KNOWN if all(name in part for part in parts)]
-    return {name: _join([part[name] for part in parts]) for name in names}
+    return _join_columns(parts)
 
 
 def _get(transition: dict[str, Any], name: str) -> Any:
@@ -210,16 +212,24 @@ def _rename(columns: dict[str, Any]) -> dict[str, Any]:
     """Return the columns of a recording under our names."""
     if not isinstance(columns, dict):
         raise TypeError(f"expected dicts of {', '.join(KNOWN[:3])}, got {type(columns).__name__}")
-    named = {COLUMNS.get(name, name): value for name, value in columns.items()}
-    return {name: named[name] for name in KNOWN if named.get(name) is not None}
+    named = {COLUMNS.get(name, name): value for name, value in columns.items() if value is not None}
+    if missing := [name for name in KNOWN[:3] if name not in named]:
+        raise ValueError(f"expected dicts of {', '.join(KNOWN[:3])}, one lacks '{missing[0]}'")
+    return {name: named[name] for name in KNOWN if name in named}
+
+
+def _join_columns(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    names = [name for name in KNOWN if any(name in part for part in parts)]
+    if partial := [name for name in names if not all(name in part for part in parts)]:
+        raise ValueError(f"only some of its dicts have '{partial[0]}'")
+    return {name: _join([part[name] for part in parts]) for name in names}
 
 
 def _stack(transitions: Sequence[Any]) -> dict[str, Any]:
     """Return the columns of a list of transitions; rewards and ends have one number for each."""
     rows = [_rename(one) for one in transitions]
-    names = [name for name in KNOWN if all(name in row for row in rows)]
-    columns = {name: _join([_add_row(row[name]) for row in rows]) for name in names}
-    for name in {"reward", "done", "traj_flag"}.intersection(names):
+    columns = _join_columns([_add_row(row) for row in rows])
+    for name in {"reward", "done", "traj_flag"}.intersection(columns):
         columns[name] = np.asarray(columns[name]).reshape(len(rows), -1)[:, 0]  # DI-engine's n-step rewards: the first
     action = columns.get("action")
     if isinstance(action, np.ndarray) and action.dtype.kind == "i" and action.shape[1:] == (1,):

@@ -66,6 +66,8 @@ def test_arrays_of_any_layout_are_read(value: Any, tmp_path: Path) -> None:
 def test_the_command_writes_a_data_set_that_is_read(tmp_path: Path) -> None:
     (tmp_path / "x.pkl").write_bytes(pickle.dumps(STEPS))
     call("convert", str(tmp_path / "x.pkl"), str(tmp_path / "x.npz"))
+    with pytest.raises(DatasetError, match=r"x\.npz' exists already: remove it"):
+        call("convert", str(tmp_path / "x.pkl"), str(tmp_path / "x.npz"))
     for data_type in ("", "naive"):  # DI-engine's configs say that it is a pickle
         assert len(read_dataset(str(tmp_path / "x.npz"), data_type)) == 6
     with pytest.raises(DatasetError, match=r"is a pickle file.*: convert it by ding_lite convert x\.pkl data\.npz"):
@@ -82,9 +84,9 @@ class Call:
         return self.reduced
 
 
-def storage(data: Any) -> bytes:
+def storage(data: Any, archive: bool = False) -> bytes:
     buffer = io.BytesIO()
-    torch.save(data, buffer, _use_new_zipfile_serialization=False)
+    torch.save(data, buffer, _use_new_zipfile_serialization=archive)
     return buffer.getvalue()
 
 
@@ -119,6 +121,12 @@ ATTACKS: dict[str, tuple[Any, str]] = {
     "texts": ([ROW | {"obs": np.array(["a"])}], "arrays of type 'U1'"),
     "a huge length": (b"\x80\x04\x8e" + (2**40).to_bytes(8, "little") + b"x.", "cannot be read as a pickle"),
     "nothing": (b"", "cannot be read as a pickle"),
+    "a file of torch's": (storage([ROW], archive=True), "contains an archive, as torch.save writes it"),
+    "no observations": ([ROW], "expected dicts of obs, action, reward, one lacks 'obs'"),
+    "a column of some": (
+        [ROW | {"obs": 1.0}, ROW | {"obs": 1.0, "next_obs": 2.0}],
+        "only some of its dicts have",
+    ),
     "a number": (3, "is no recording of DI-engine's"),
     "an empty list": ([], "it is empty"),
 }
