@@ -263,24 +263,36 @@ PLACES = {"env_manager": "env.manager", "replay_buffer": BUFFER}  # parts of cre
 CREATED = ("env", "env_manager", "policy", "replay_buffer", "reward_model")  # parts of create_config
 # Names of other libraries, and the last part of ours; of several, separated by spaces, the policy has one.
 SYNONYMS = {
-    "buffer_size": "replay_buffer_size",
-    "clip_range": "clip_ratio",
-    "device": "cuda",
-    "ent_coef": "entropy_weight alpha",
-    "gamma": "discount_factor",
-    "gradient_steps": "update_per_collect",
-    "learning_starts": "random_collect_size",
-    "lr": "learning_rate",
-    "max_grad_norm": "grad_clip_value",
-    "n_envs": "collector_env_num",
-    "n_epochs": "epoch_per_collect",
-    "n_steps": "n_sample",
-    "net_arch": "encoder_hidden_size_list",
-    "tau": "target_theta",
-    "vf_coef": "value_weight",
-    **dict.fromkeys(("num_envs", "num_workers"), "collector_env_num"),
-    **dict.fromkeys(("hidden_sizes", "hidden_size"), "encoder_hidden_size_list"),
-    **dict.fromkeys(("total_timesteps", "num_timesteps", "max_steps", "total_steps"), "max_env_step"),
+    other: ours
+    for ours, others in {
+        "alpha entropy_weight": "ent_coef entropy_coef",
+        "clip_ratio": "clip_range clip_coef clip_param eps_clip",
+        "collector_env_num": "n_envs num_envs num_workers training_num",
+        "cuda": "device",
+        "decay": "exploration_fraction",
+        "discount_factor": "gamma",
+        "encoder_hidden_size_list": "hidden_size hidden_sizes net_arch",
+        "end": "exploration_final_eps end_e",
+        "epoch_per_collect": "n_epochs update_epochs num_learning_epochs repeat_per_collect",
+        "evaluator_env_num": "test_num",
+        "exp_name": "run_name experiment_name",
+        "gae_lambda": "lam",
+        "grad_clip_value": "max_grad_norm",
+        "learning_rate": "lr",
+        "max_env_step": "total_timesteps num_timesteps max_steps total_steps",
+        "max_train_iter": "max_iterations",
+        "n_evaluator_episode": "n_eval_episodes",
+        "n_sample": "n_steps num_steps num_steps_per_env step_per_collect",
+        "optimizer": "optim_type optimizer_class",
+        "random_collect_size": "learning_starts",
+        "replay_buffer_size": "buffer_size",
+        "start": "exploration_initial_eps start_e",
+        "target_theta": "tau",
+        "target_update_freq": "target_network_frequency",
+        "update_per_collect": "gradient_steps",
+        "value_weight": "vf_coef value_loss_coef",
+    }.items()
+    for other in others.split()
 }
 
 
