@@ -38,6 +38,7 @@ STYLE = {
     "lines.linewidth": 1.2,
     "lines.markersize": 3.5,
     "svg.hashsalt": "ding_lite",
+    "text.parse_math": False,  # a name may contain dollars
 }
 MOST_LINES = 7  # lines in a panel: as many as there are colours
 Panel = tuple[str, str, list[tuple[Group, "Curve"]]]  # environment, figure, lines
@@ -212,9 +213,11 @@ def _legend_rows(panels: Sequence[Panel], options: PlotOptions) -> int:
 def _add_legend(figure: Any, looks: Mapping[str, Any], columns: int) -> None:
     """Put a legend below the panels, where it hides nothing; a line has the same style in all of them."""
     lines = load_extra("matplotlib.lines", "plot")
-    handles = [lines.Line2D([], [], label=label, **style) for label, style in looks.items()]
+    handles = [lines.Line2D([], [], label="name", **style) for style in looks.values()]
     columns = min(columns, len(handles))
-    figure.legend(handles=handles, loc="outside lower center", ncols=columns, handlelength=3, frameon=False)
+    legend = figure.legend(handles=handles, loc="outside lower center", ncols=columns, handlelength=3, frameon=False)
+    for text, label in zip(legend.get_texts(), looks, strict=True):
+        text.set_text(label)  # as a label, a name with an underscore before it would be left out
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,15 @@ def test_a_picture_is_the_same_when_it_is_drawn_twice(kind: str, groups: list[Gr
     assert picture == render_plot(groups, kind, PlotOptions())
 
 
+def test_every_name_is_drawn_as_it_is(tmp_path: Path, drawn: list[Any]) -> None:
+    names = ["_x", "$\\frac{$", "--><script>"]  # matplotlib leaves out the first, and takes the second for a formula
+    for name in names:
+        write_run(tmp_path / name, 0, [10.0, 20.0])
+    svg = render_plot(group_runs(find_runs([tmp_path]), by="run"), "svg", PlotOptions(title=names[1])).decode()
+    assert {text.get_text() for text in drawn[0].legends[0].get_texts()} == {f"{name} (1)" for name in names}
+    assert "<script>" not in svg
+
+
 def test_more_groups_than_can_be_told_apart_are_drawn_in_parts_of_equal_scales(tmp_path: Path) -> None:
     for number in range(1, 10):
         write_run(tmp_path / f"run{number}", 0, [0.0, 100.0 * number, 50.0], f"policy.nstep={number}")
