@@ -14,6 +14,7 @@ from ding_lite.results.groups import Group, full_value
 from ding_lite.results.plot import PlotOptions, render_plot
 from ding_lite.results.run import RETURN, Run, read_origins
 from ding_lite.results.table import Table, show_number
+from ding_lite.utils.directory_lock import find_trap_inside
 
 VIDEOS = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
 LARGEST_VIDEO = 20_000_000  # bytes; a larger one is only named
@@ -80,8 +81,10 @@ def render_report(
 
 
 def find_videos(run: Run, count: int) -> list[Path]:
-    """Return the newest videos of a run, the newest one first."""
-    videos = [path for path in (run.path / "video").rglob("*") if path.suffix in VIDEOS and path.is_file()]
+    """Return the newest videos of a run, the newest one first; none if another user has a link among them."""
+    folder = run.path / "video"  # a link could lead to any file of this user, which the report would show to others
+    found = [] if find_trap_inside(folder) else folder.rglob("*")
+    videos = [path for path in found if path.suffix in VIDEOS and path.is_file()]
     return sorted(videos, key=lambda path: (path.stat().st_mtime, path.name), reverse=True)[:count]
 
 
