@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ding_lite.config import read_saved_run
-from ding_lite.utils.directory_lock import is_active, read_json
+from ding_lite.utils.directory_lock import is_active, parse_json, read_json
 from ding_lite.utils.passwords import hide_passwords
 from ding_lite.utils.printable import printable
 from ding_lite.utils.registry import ConfigError, UserError, closest
@@ -177,12 +177,12 @@ def check_figure(runs: Sequence[Run], key: str) -> None:
 
 def _read_records(path: Path) -> Iterator[dict[str, Any]]:
     try:
-        lines = path.read_bytes().splitlines() if path.exists() else []
+        lines = path.read_bytes().splitlines() if path.is_file() else []
     except OSError as error:
         raise UserError(f"Cannot read '{path}': {error.strerror}.") from None
     for number, line in enumerate(lines, 1):
         try:
-            record = json.loads(line)
+            record = parse_json(line)
             numeric = all(isinstance(value, int | float | None) for value in record.values())
             if not numeric or any(record[key] is None for key in AXES.values()):
                 raise ValueError("a value is not a number")
@@ -252,6 +252,8 @@ class RecordReader:
 
     def read(self, skip: int = 0) -> list[dict[str, Any]]:
         """Return the new records, without the first `skip` lines of the file and without damaged lines."""
+        if not os.path.isfile(self._path):  # the run has not begun; reading a FIFO would not end
+            return []
         try:
             with open(self._path, "rb") as file:
                 self.cut = os.fstat(file.fileno()).st_size < self._place
@@ -259,7 +261,7 @@ class RecordReader:
                     self._place = self.count = 0
                 file.seek(self._place)
                 added = file.read()
-        except OSError:  # the run has not begun
+        except OSError:
             return []
         added = added[: added.rfind(b"\n") + 1]
         lines = added.split(b"\n")[:-1]
@@ -269,7 +271,7 @@ class RecordReader:
         found = []
         for line in new:
             with suppress(ValueError):  # a full disk cuts lines
-                record = json.loads(line)
+                record = parse_json(line)
                 found += [record] if isinstance(record, dict) else []
         return found
 
@@ -283,8 +285,9 @@ def record_origin(directory: str | Path, **more: Any) -> None:
 def read_origins(directory: str | Path) -> list[dict[str, Any]]:
     """Return the starts of a run, the first one first; none if it was recorded by an older version."""
     with suppress(OSError, ValueError):
-        lines = (Path(directory) / ORIGIN).read_text(encoding="utf-8").splitlines()
-        return [origin for line in lines if isinstance(origin := json.loads(line), dict)]
+        path = Path(directory) / ORIGIN
+        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+        return [origin for line in lines if isinstance(origin := parse_json(line), dict)]
     return []
 
 

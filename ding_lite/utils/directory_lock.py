@@ -43,10 +43,22 @@ def is_active(path: str | os.PathLike[str]) -> bool:
     return False
 
 
+def parse_json(text: str | bytes) -> Any:
+    """Return the value of JSON that may be somebody else's.
+
+    Raises:
+        ValueError: it is not JSON, or is nested too deeply.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("JSON is nested too deeply") from error
+
+
 def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the dict in a JSON file; empty if it is missing, incomplete or something else."""
     with suppress(OSError, ValueError):
-        content = json.loads(Path(path).read_bytes())
+        content = parse_json(Path(path).read_bytes()) if os.path.isfile(path) else {}  # reading a FIFO would not end
         return content if isinstance(content, dict) else {}
     return {}
 

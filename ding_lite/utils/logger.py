@@ -26,6 +26,7 @@ from tensorboardX.proto.summary_pb2 import Summary
 from tqdm import tqdm
 
 from ding_lite.utils.checkpoint.file import atomic_file
+from ding_lite.utils.directory_lock import parse_json
 from ding_lite.utils.disk import describe_os_error
 from ding_lite.utils.printable import printable_lines, show
 from ding_lite.utils.ranks.heartbeat import writing
@@ -128,7 +129,7 @@ class ExperimentLogger(AbstractContextManager[Any]):
             with self._tolerant():
                 self._write_event(Event(wall_time=time.time(), step=step, session_log=start))
             with self._tolerant(), suppress(ValueError, TypeError, KeyError), open(self._metrics.name, "rb") as file:
-                for record in map(json.loads, file):  # TensorBoard drops the checkpoint's own step too
+                for record in map(parse_json, file):  # TensorBoard drops the checkpoint's own step too
                     if record[self._axis] >= step:
                         self._write_points(record)
 

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ding_lite.results.run import Evaluations, RecordReader, check_figure, find_runs, read_run
+from ding_lite.results.run import Evaluations, RecordReader, check_figure, find_runs, read_origins, read_run
 from ding_lite.utils.directory_lock import lock_directory, unlock_directory
 from ding_lite.utils.registry import UserError
 from tests.entry.helpers import run as train
@@ -89,13 +90,28 @@ def test_a_run_without_a_result_is_running_or_was_killed(tmp_path: Path) -> None
     assert read_run(path).ending == "killed"
 
 
-def test_a_damaged_result_is_like_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["[", "[" * 100_000], ids=["cut", "nested too deeply for Python's parser"])
+def test_a_damaged_result_is_like_none(tmp_path: Path, text: str) -> None:
     path = write_run(tmp_path / "run")
-    (path / "result.json").write_text("[")
+    for name in ("result.json", "origin.jsonl"):
+        (path / name).write_text(text)
+    assert read_origins(path) == []
+    with (path / "metrics.jsonl").open("a") as file:
+        file.write(text)
+    assert len(read_run(path).records) == len(RecordReader(path / "metrics.jsonl").read())
     assert read_run(path).ending == "killed"
     write_records(path, [])
     at, _ = read_run(path).column("eval/return_mean", "seconds")
     np.testing.assert_array_equal(at, [])
+
+
+def test_reading_a_pipe_instead_of_a_file_does_not_wait_for_its_writer(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run")
+    for name in ("result.json", "origin.jsonl", "metrics.jsonl"):
+        (path / name).unlink(missing_ok=True)
+        os.mkfifo(path / name)
+    run = read_run(path)
+    assert (run.result, run.records, read_origins(path), Evaluations(path).read()) == ({}, [], [], [])
 
 
 def test_evaluations_and_the_newest_record_are_kept_until_a_resumed_run_cuts_them(tmp_path: Path) -> None:
