@@ -159,7 +159,7 @@ def _fit(batch: Any, space: Any, where: str) -> Any:
         tensor = batch.to(torch.from_numpy(np.empty(0, space.dtype)).dtype)
         if plain_array(space) and (tensor.isfinite().all() if tensor.is_floating_point() else tensor is batch):
             return tensor
-        batch = (batch.float() if batch.is_floating_point() else batch).cpu().numpy()
+        batch = (batch.double() if batch.is_floating_point() else batch).cpu().numpy()
     try:
         if where.endswith(f"[{MASK!r}]") and isinstance(space, MultiBinary):
             return read_mask(batch, f"{where} is")

@@ -80,6 +80,8 @@ def test_a_mask_may_hold_any_numbers() -> None:
         [0, 0.5, 256, -1],
         np.array([0, 256, 1, 1]),
         torch.tensor([0.0, 0.5, 1, 1]),
+        torch.tensor([0.0, 1e-300, 1, 1], dtype=torch.float64),  # 0 as float32
+        torch.tensor([0.0, 0.5, 1, 1], dtype=torch.bfloat16),
         [False, True, True, True],
     ):
         batch, _ = Observations(observation_side(space)[0], space).read({"a": 1, "action_mask": mask})
