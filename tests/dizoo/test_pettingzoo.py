@@ -61,6 +61,7 @@ def test_the_teams_reward_may_be_the_mean() -> None:
     ("env_id", "kwargs", "message"),
     [
         ("mpe9/simple_v3", {}, "env.env_id 'mpe9/simple_v3' needs the extra 'pettingzoo'"),
+        ("simple_spread_v3", {}, "'simple_spread_v3': expected package and module of a game, such as"),
         ("tests.dizoo/extras", {}, "expected a game with PettingZoo's parallel API"),
         (GAME, dict(continuous=True), "expected Discrete actions of every agent, got"),
     ],

@@ -47,6 +47,8 @@ class PettingZooEnv(gymnasium.Env):
     def __init__(self, cfg_env: EasyDict) -> None:
         package, _, name = cfg_env.env_id.partition("/")
         what, path = f"env.env_id '{cfg_env.env_id}'", f"{package}.{name}"
+        if not package or not name:
+            raise ConfigError(f"{what}: expected package and module of a game, such as sisl/pursuit_v5.")
         module = load_extra(f"pettingzoo.{path}" if package in FAMILIES else path, "pettingzoo", what)
         if not hasattr(module, "parallel_env"):
             raise ConfigError(f"{what}: expected a game with PettingZoo's parallel API, which this one does not have.")
