@@ -123,7 +123,7 @@ def sequence_values(
     output, next_value_TN = unroll(partial(policy._run, policy.model, mode="compute_critic"), "value", batch)
     value_TN = units.denormalize(output["value"]) if recompute else block["value"]
     next_value_TN = units.denormalize(next_value_TN).to(value_TN.dtype)
-    if "stand_in" in block:  # where an agent is out of the game, the value of another one
+    if "stand_in" in block:  # another agent's value stands for that of an agent that is out of the game
         return value_TN.gather(1, block["stand_in"]), next_value_TN.gather(1, block["next_stand_in"])
     return value_TN, next_value_TN
 

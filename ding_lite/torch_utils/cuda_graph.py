@@ -48,7 +48,7 @@ class CudaGraphs:
         self._recordings: dict[Hashable, _Recording] = {}
         self._newest_key: tuple[Hashable, ...] = (None, ())
         self._calls = 0  # one after the other with this key
-        self._changes = 0  # of the values that the function reads
+        self._changes = 0  # times that a value which the function reads has changed
         self._waits = False  # the function waits for the GPU
 
     def run(self, function: Callable[[Any], Any], inputs: Any, key: Hashable = None) -> Any:

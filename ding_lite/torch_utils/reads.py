@@ -34,7 +34,7 @@ class Reads:
         self._owners = owners
         self._codes: set[CodeType] = set()
         self._searched: dict[int, Any] = {}  # objects by id; they are kept, so that an id is never that of a later one
-        self._places: list[tuple[dict[str, Any], str]] = []  # where a value is, or may be set later: attributes, name
+        self._places: list[tuple[dict[str, Any], str]] = []  # attributes and name of each value, also of unset ones
         self._found: list[Any] = []  # the values there at the last look
         self._frozen: tuple[Hashable, ...] = ()
         self._inside = False  # whether one of them may change inside

@@ -115,7 +115,7 @@ class HAPPOPolicy(Policy):
         for agent in torch.randperm(len(self._model.actors), generator=generator).tolist():
             own_S: dict[str, Any] = {"obs": of_agent(joint_S["obs"], agent), "factor": factor_S, **targets_S}
             own_S |= {key: joint_S[key][:, agent] for key in ("action", "logit")}
-            if active_SM is not None:  # where it is out of the game, its first step in it stands with the weight 0
+            if active_SM is not None:  # repeat its first step in the game, with weight 0, for each step outside
                 active_S = active_SM[:, agent]
                 index_S = torch.arange(len(active_S)).to(active_S.device).where(active_S, active_S.int().argmax())
                 own_S = tree_map(lambda leaf: leaf[index_S], own_S) | {"active": active_S}  # noqa: B023 (called at once)

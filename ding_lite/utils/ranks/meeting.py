@@ -52,7 +52,7 @@ class Meeting(NamedTuple):
     key: str  # the prefix of all keys of this meeting, which no earlier one had
     peers: list[Peer]  # all ranks
     keeper: Peer  # the process that keeps the store: rank 0, or the launcher that started it
-    signer: Signer  # of the messages of this meeting
+    signer: Signer  # signs and verifies the messages of this meeting
 
     def connect(self, timeout: float) -> dist.TCPStore:
         """Return a connection of its own to the store, because a pending request blocks all others of a connection."""
