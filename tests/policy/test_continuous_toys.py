@@ -21,8 +21,8 @@ OVERRIDES = {
             *(f"learn.learning_rate_{network}=3e-3" for network in ("q", "value", "policy"))),
     "cql": ("learn.num_actions=4", "learn.auto_alpha=False", "learn.alpha=0.01",
             "learn.learning_rate_q=3e-3", "learn.learning_rate_policy=3e-3"),
-    "edac": ("learn.auto_alpha=False", "learn.alpha=0.01", "learn.learning_rate_q=3e-3",
-             "learn.learning_rate_policy=3e-3"),
+    "edac": ("model.critic_head_layer_num=2", "learn.auto_alpha=False", "learn.alpha=0.01",
+             "learn.learning_rate_q=3e-3", "learn.learning_rate_policy=3e-3"),
 }  # fmt: skip
 STATES = torch.tensor([[-1.0], [1.0]])
 
