@@ -71,7 +71,7 @@ def find_trap(path: str | os.PathLike[str]) -> str:
     to a larger disk, with a link in its place.
     """
     name = os.fspath(path).rstrip("/") or "/"
-    with suppress(FileNotFoundError):
+    with suppress(OSError):  # it is not there, or cannot be reached, which whoever opens it will say
         status = os.lstat(name)
         shared = stat.S_ISVTX | stat.S_IWOTH
         among_many = os.stat(os.path.dirname(os.path.abspath(name))).st_mode & shared == shared

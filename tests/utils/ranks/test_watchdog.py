@@ -88,6 +88,7 @@ def test_what_the_store_has_to_do_grows_with_the_ranks_and_not_with_their_square
 
 def test_rank_0_tells_all_what_only_it_has_read(store: dist.TCPStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "others_asked", 0)
+    monkeypatch.setattr(progress, "asked", memoryview(bytearray(8)).cast("q"))
     dog = make_watchdogs(store, ["a", "b", "c"])[0]
     for rank, beat in enumerate([Beat(2, "learn", 40, True, "", asked=3), Beat(2, "learn", 50, True, "")], 1):
         store.set(f"meeting/{rank}", SIGNER.dump(beat, str(rank)))
