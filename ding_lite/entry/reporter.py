@@ -193,6 +193,7 @@ class RunReporter(AbstractContextManager[Any]):
             **{f"eval/{name}": value for name, value in self._eval_numbers().items()},
             "seconds": round(self.seconds(), 3),
             "world_size": get_world_size(),
+            "precision": self._policy.precision,
             "seed": self.cfg.seed,
         }
         self._logger.write_result(result)

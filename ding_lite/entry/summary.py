@@ -14,6 +14,7 @@ from gymnasium import spaces
 from ding_lite.envs import EnvSpec
 from ding_lite.policy import Policy
 from ding_lite.torch_utils.networks import is_small
+from ding_lite.torch_utils.precision import multiplies_bf16
 from ding_lite.utils.ranks.collectives import get_world_size
 from ding_lite.utils.ranks.machine_group import describe_ranks
 
@@ -26,9 +27,9 @@ def summary_of(cfg: EasyDict, policy: Policy, source: Mapping[str, str], spec: E
         yield textwrap.fill(f"note: {note}", WIDTH, subsequent_indent="  ", break_long_words=False)
     if cfg.policy.cuda and not torch.cuda.is_available():
         yield "policy.cuda=True, but no GPU is available: training on the CPU."
-    has_bf16 = torch.cpu.get_capabilities().get("avx512_bf16")
-    if cfg.policy.precision == "bf16" and policy.device.type == "cpu" and not has_bf16:
-        yield "policy.precision=bf16, but this processor has no bf16 instructions:\n  float32 is faster."
+    if policy.precision == "bf16" and not multiplies_bf16(policy.device):
+        kind = "GPU" if policy.device.type == "cuda" else "processor"
+        yield f"policy.precision=bf16, but this {kind} has no bf16 instructions:\n  float32 is faster."
     if (cfg.policy.num_threads or 0) > torch.get_num_threads():
         yield f"policy.num_threads={cfg.policy.num_threads} exceeds the cores: using {torch.get_num_threads()}."
     parameters = sum(parameter.numel() for parameter in policy.model.parameters())
@@ -36,7 +37,7 @@ def summary_of(cfg: EasyDict, policy: Policy, source: Mapping[str, str], spec: E
     threads = f"{torch.get_num_threads()} thread(s) a rank{chosen}"
     lines = {
         "experiment": f"{cfg.policy.type} on {cfg.env.env_id or cfg.env.type}, seed {cfg.seed}",
-        "device": f"{policy.device}, {threads}, {cfg.policy.precision}",
+        "device": f"{policy.device}, {threads}, {policy.precision}",
         "ranks": describe_ranks() if get_world_size() > 1 else "1 (one process)",
         **source,
         "observation": describe_space(spec.observation_space),

@@ -34,6 +34,7 @@ from ding_lite.torch_utils.minibatch import minibatches, rank_sizes
 from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
+from ding_lite.torch_utils.precision import find_precision
 from ding_lite.torch_utils.switches import evaluated, frozen, set_training
 from ding_lite.torch_utils.target_network import TargetNetwork
 from ding_lite.utils.key import ConfigDict, declared_keys, default_values
@@ -116,6 +117,7 @@ class Policy(Checkpointed):
             )
         on_gpu = cfg.cuda and torch.cuda.is_available()
         self._device = torch.device(f"cuda:{get_local_rank() % torch.cuda.device_count()}" if on_gpu else "cpu")
+        self.precision = find_precision(cfg.precision, self._device)  # "float32" or "bf16"
         self.schedules = Schedules(cfg, type(self), self._device)
         self._cfg = cfg = self.schedules.cfg  # a copy if there are schedules, whose numbers change
         self._model = (model if model is not None else self._create_model()).to(self._device)
@@ -434,15 +436,15 @@ class Policy(Checkpointed):
             target.update()
 
     def _autocast(self) -> AbstractContextManager[Any]:
-        """Return a context manager in which forward passes have the precision `policy.precision`."""
-        if self._cfg.precision == "float32":
+        """Return a context manager in which forward passes have the policy's precision."""
+        if self.precision == "float32":
             return nullcontext()
         return torch.autocast(self._device.type, torch.bfloat16)
 
     def _run(self, network: nn.Module, obs: Any, **kwargs: Any) -> Any:
         """Return a network's output for observations `[B, ...]`, arrays or tensors on any device.
 
-        It is float32, even with `policy.precision='bf16'`.
+        It is float32, even if it was computed in bf16.
         """
         obs = self._to_device(obs)
         if self._graphs is not None and torch.is_inference_mode_enabled():
@@ -452,7 +454,7 @@ class Policy(Checkpointed):
     def _forward(self, network: nn.Module, obs: Any, **kwargs: Any) -> Any:
         with self._autocast():
             output = network(obs, **kwargs)
-        return output if self._cfg.precision == "float32" else tree_map(Tensor.float, output)
+        return output if self.precision == "float32" else tree_map(Tensor.float, output)
 
     def _play(self, obs: Any, explore: bool = False, **kwargs: Any) -> dict[str, Any]:
         """Return the model's output for observations `[N, ...]`. A model that `remembers` continues running episodes.

@@ -87,8 +87,9 @@ RUN_KEYS: dict[str, Any] = dict(
     ),
     precision=Key(
         "float32",
-        "number type of forward and backward passes: 'float32', or 'bf16' with torch's autocast",
-        choices=("float32", "bf16"),
+        "number type of forward and backward passes: 'float32', 'bf16' with torch's autocast, or 'auto', which is bf16 "
+        "where the processor or the GPU multiplies in it",
+        choices=("float32", "bf16", "auto"),
     ),
     cuda_graph=Key(
         "auto",

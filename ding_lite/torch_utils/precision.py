@@ -1,0 +1,20 @@
+"""The number type of forward and backward passes: float32, or bfloat16 where the machine multiplies in it."""
+
+from __future__ import annotations
+
+import torch
+
+
+def multiplies_bf16(device: torch.device) -> bool:
+    """Return whether a device has instructions for bfloat16; without them, float32 is faster."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    capabilities = torch.cpu.get_capabilities()
+    return any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))  # the last is ARM's
+
+
+def find_precision(wanted: str, device: torch.device) -> str:
+    """Return 'float32' or 'bf16' for a value of `policy.precision`; 'auto' is bf16 on a device that multiplies in it."""
+    if wanted != "auto":
+        return wanted
+    return "bf16" if multiplies_bf16(device) else "float32"
