@@ -42,6 +42,7 @@ from ding_lite.config.compat import (
 from ding_lite.config.saved import append_to_path
 from ding_lite.config.shapes import check_action_space
 from ding_lite.config.unread import unread_keys
+from ding_lite.envs.keys import ENV_KEYS
 from ding_lite.utils.key import SECTION, ConfigDict, get_key, has_fields, is_schedule, matches, set_key, show
 from ding_lite.utils.registry import (
     CONFIG_MODULE,
@@ -232,6 +233,8 @@ def _unread_notes(cfg: EasyDict) -> Iterator[str]:
     for part, registry in zip(PARTS, (ENV_REGISTRY, POLICY_REGISTRY, REWARD_MODEL_REGISTRY), strict=True):
         cls: type = registry.imported().get(cfg.get(part, {}).get("type"), object)
         for path in unread_keys(cls):
+            if part == "env" and path in ENV_KEYS:
+                continue  # a key of every environment, for which the class has another default
             yield f"{part}.{path} has no effect: {cls.__name__} declares it, but no code reads it."
 
 

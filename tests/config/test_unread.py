@@ -63,3 +63,11 @@ def test_a_key_that_no_code_names_is_a_note(tmp_path: Path, monkeypatch: pytest.
 def test_every_key_of_the_package_is_read(name: str) -> None:
     assert setup is not None, "it reads keys too"
     assert unread_keys(CLASSES[name], package="builtins") == []
+
+
+def test_another_default_of_a_key_of_every_environment_is_no_note() -> None:
+    main: dict[str, Any] = {"env": {"env_id": "PongNoFrameskip-v4"}}
+    create = {"env": {"type": "atari", "import_names": ["dizoo.atari.envs.atari_env"]}, "policy": {"type": "dqn"}}
+    cfg = compile_config((main, create), model_given=True)
+    assert cfg.env.clip_rewards
+    assert not [note for note in cfg.notes if "no code reads" in note]
