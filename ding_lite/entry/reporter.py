@@ -13,6 +13,7 @@ import numpy as np
 from easydict import EasyDict
 from tqdm import tqdm
 
+from ding_lite.entry.forecast import Forecast
 from ding_lite.entry.summary import summary_of
 from ding_lite.envs import EnvSpec
 from ding_lite.policy import Policy
@@ -39,6 +40,7 @@ class RunReporter(AbstractContextManager[Any]):
         self._return_mean: float | None = None
         self._collected: Counter[str] = Counter()  # sums since they were last logged
         self._alarmed: set[str] = set()
+        self._forecast = Forecast(cfg.env, exp_dir)
         self._stack = ExitStack()
         self._logger = self._stack.enter_context(ExperimentLogger(exp_dir, get_rank(), axis))
 
@@ -58,7 +60,9 @@ class RunReporter(AbstractContextManager[Any]):
         self._after_log = after_log
         self._policy = policy
         limit, words = total if total < 1e10 else None, WORDS[self.axis]
-        self._progress = self._stack.enter_context(Progress(limit, get_rank() == 0, self._logger.info, step, words))
+        expected = self._forecast.expected if self.axis == "envstep" else None
+        progress = Progress(limit, get_rank() == 0, self._logger.info, step, words, expected and min(expected, total))
+        self._progress = self._stack.enter_context(progress)
         for message in summary_of(self.cfg, policy, source, spec, self.exp_dir):
             self._logger.info(message)
 
@@ -107,6 +111,8 @@ class RunReporter(AbstractContextManager[Any]):
         self._progress.update(
             counts["envstep"], counts["train_iter"], {"return": self._return_mean, **self._eval_returns()}
         )
+        if message := self._forecast.update(counts["envstep"], counts["train_iter"]):
+            self._logger.info(message)
 
     def learned(self, counts: Mapping[str, int]) -> None:
         """Show the progress of a run without environments."""

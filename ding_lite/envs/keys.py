@@ -19,6 +19,13 @@ ENV_KEYS: dict[str, Any] = dict(
     evaluator_env_num=Key(8, "environments that evaluate, on rank 0 only", low=1, high=4096),
     n_evaluator_episode=Key(8, "episodes of one evaluation, rounded up to a multiple of evaluator_env_num", low=1),
     stop_value=Key(None, "mean evaluation return at which training ends; None: never", type=float),
+    expected_env_step=Key(
+        None,
+        "env steps after which earlier runs reached stop_value: a run says after a minute when that will be; None: "
+        "unknown",
+        type=int,
+        low=1,
+    ),
     frame_stack=Key(
         0, "number of frames in one observation, zeros before an episode's first frame; 0: no stack", low=0, high=4096
     ),

@@ -249,6 +249,7 @@ class Progress(AbstractContextManager[Any]):
         log: prints the plain lines if stderr is not a terminal, for example `ExperimentLogger.info`.
         start: steps that a resumed run had done before; they do not count towards the rate.
         words: the names of the steps, and of the second count of a plain line.
+        expected: steps after which the run is likely to end; they stand for `total` until there are more.
     """
 
     def __init__(
@@ -258,18 +259,19 @@ class Progress(AbstractContextManager[Any]):
         log: Callable[[str], None] = console,
         start: int = 0,
         words: tuple[str, str] = ("step", "iteration"),
+        expected: int | None = None,
     ) -> None:
         unit, self._beside = words
         # without tqdm's drawn bar, so that the line fits 80 columns; `desc` holds the time left and the returns
-        layout = f"{unit} {{n_fmt}}{'/{total_fmt}' * bool(total)} | {{rate_noinv_fmt}} | {{desc}}"
+        layout = f"{unit} {{n_fmt}}{'/{total_fmt}' * bool(total or expected)} | {{rate_noinv_fmt}} | {{desc}}"
         self._options: dict[str, Any] = {"bar_format": layout, "unit": "", "unit_scale": True, "initial": start}
-        self._total, self._log = total, log
+        self._total, self._expected, self._log = total, expected, log
         self._enabled, self._bar = enabled, None
         self._began = self._last_line = (time.monotonic(), start)  # (time, steps)
         self._last_note = time.monotonic()
         if enabled and _shows_updates(sys.stderr):
             text = self._text(start, _describe({}))
-            self._bar = _Bar(total=total, dynamic_ncols=True, smoothing=0.05, desc=text, **self._options)
+            self._bar = _Bar(total=self._goal(start), dynamic_ncols=True, smoothing=0.05, desc=text, **self._options)
 
     def update(self, step: int, beside: int, returns: Mapping[str, float | None] | None = None) -> None:
         """Report the counts so far, of all ranks.
@@ -281,7 +283,7 @@ class Progress(AbstractContextManager[Any]):
         """
         if self._bar is not None:
             self._bar.desc = self._text(step, _describe(returns or {}))
-            self._bar.total = self._total and max(self._total, step)  # tqdm drops a total that was overshot
+            self._bar.total = self._goal(step)
             self._bar.update(step - self._bar.n)
         elif self._enabled and time.monotonic() - self._last_line[0] >= LINE_PERIOD:
             self._log(f"{self._line(step, returns or {})} | {self._beside} {beside}")
@@ -298,21 +300,27 @@ class Progress(AbstractContextManager[Any]):
     def _line(self, step: int, returns: Mapping[str, float | None]) -> str:
         now, (then, before) = time.monotonic(), self._last_line
         self._last_line = (now, step)
-        total: Any = self._total and max(self._total, step)  # None is fine too, whatever tqdm's types say
+        total: Any = self._goal(step)  # None is fine too, whatever tqdm's types say
         rate = (step - before) / max(now - then, 1e-9)
         text: Any = self._text(step, _describe(returns))
         return tqdm.format_meter(step, total, now - then, rate=rate, prefix=text, **self._options)
 
-    def _text(self, step: int, text: str) -> str:
-        """Return a text after the time left, if the total is known."""
-        return f"left {self._left(step)} | {text}" if self._total else text
+    def _goal(self, step: int) -> int | None:
+        """Return the step to which time is counted, not below `step`, because tqdm drops a total that was overshot."""
+        goal = self._expected if self._expected and step < self._expected else self._total
+        return goal and max(goal, step)
 
-    def _left(self, step: int) -> str:
-        """Return the time until the total at the mean rate since the start, such as "1:02:03"; "?" if it is unknown."""
+    def _text(self, step: int, text: str) -> str:
+        """Return a text after the time left, if it is known what ends the run."""
+        goal = self._goal(step)
+        return f"left {self._left(step, goal)} | {text}" if goal else text
+
+    def _left(self, step: int, goal: int) -> str:
+        """Return the time until the goal at the mean rate since the start, such as "1:02:03"; "?" if it is unknown."""
         then, before = self._began
-        if not self._total or step <= before:
+        if step <= before:
             return "?"
-        seconds = (self._total - step) * (time.monotonic() - then) / (step - before)
+        seconds = (goal - step) * (time.monotonic() - then) / (step - before)
         return tqdm.format_interval(max(seconds, 0.0))
 
     def close(self) -> None:

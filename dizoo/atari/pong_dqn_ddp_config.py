@@ -18,6 +18,7 @@ pong_dqn_config = EasyDict(
         collector_max_episode_steps=[500, 500, 500, 6000],
         collector_env_num=4,  # with 8 on each of two ranks, play improves later
         stop_value=20.5,  # above 20, because eight games are few: a hundred more should keep 20
+        expected_env_step=165_000,
     ),
     policy=dict(
         cuda=True,

@@ -220,6 +220,20 @@ def test_more_steps_than_planned_and_no_plan_are_shown() -> None:
     assert re.fullmatch(r"step 320 \| [\d.]+k?/s \| return 1\.0 eval 1\.0 best 1\.0", no_plan[-1])
 
 
+def test_time_is_counted_to_where_the_run_is_expected_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("ding_lite.utils.logger.time.monotonic", lambda: now)
+    lines: list[str] = []
+    with Progress(3_000_000, True, log=lines.append, expected=40_000) as bar:
+        for second in (30, 90):
+            now = 100.0 + second
+            bar.update(1000 * second, second)
+    assert lines == [
+        "step 30.0k/40.0k | 1.00k/s | left 00:10 | return - | iteration 30",
+        "step 90.0k/3.00M | 1.00k/s | left 48:30 | return - | iteration 90",
+    ]
+
+
 def test_without_a_terminal_there_is_a_plain_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("ding_lite.utils.logger.time.monotonic", lambda: now)
