@@ -42,4 +42,5 @@ def test_without_a_goal_ahead_nothing_is_said(monkeypatch: pytest.MonkeyPatch, c
 def test_a_run_prints_its_forecast(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("ding_lite.entry.forecast.PERIOD", 1e-9)
     run("env.expected_env_step=300", "env.stop_value=500", max_env_step=160)
-    assert capfd.readouterr().err.count("Runs of this config reach a return of 500 after about 300 env steps") == 1
+    said = " ".join(capfd.readouterr().err.split())
+    assert said.count("Runs of this config reach a return of 500 after about 300 env steps") == 1
