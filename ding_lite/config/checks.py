@@ -35,6 +35,7 @@ ROUNDED = (  # counts that are rounded up, each to a multiple of the second key
     ("policy.collect.n_sample", "env.collector_env_num"),
     ("policy.collect.n_episode", "env.collector_env_num"),
     ("env.n_evaluator_episode", "env.evaluator_env_num"),
+    ("env.n_confirm_episode", "env.evaluator_env_num"),
 )
 UNITS = {"env_step": "env steps", "iteration": "learner iterations", "collect": "collects"}  # by the field `by`
 # Numbers that decide in losses: with 0, these compute something else.

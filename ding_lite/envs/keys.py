@@ -19,6 +19,12 @@ ENV_KEYS: dict[str, Any] = dict(
     evaluator_env_num=Key(8, "environments that evaluate, on rank 0 only", low=1, high=4096),
     n_evaluator_episode=Key(8, "episodes of one evaluation, rounded up to a multiple of evaluator_env_num", low=1),
     stop_value=Key(None, "mean evaluation return at which training ends; None: never", type=float),
+    n_confirm_episode=Key(
+        0,
+        "further episodes of an evaluation that reaches stop_value: the mean of all must reach it; rounded up to a "
+        "multiple of evaluator_env_num",
+        low=0,
+    ),
     expected_env_step=Key(
         None,
         "env steps after which earlier runs reached stop_value: a run says after a minute when that will be; None: "

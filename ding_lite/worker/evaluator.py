@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from gymnasium.vector import VectorEnv
@@ -25,6 +25,14 @@ if TYPE_CHECKING:
     from ding_lite.policy import Policy
 
 PROGRESS_PERIOD = 10.0  # seconds between two calls of `on_progress`
+
+
+class Episodes(NamedTuple):
+    """Returns (sums of unclipped rewards), lengths in env steps, and the values of each of `env.info_keys`."""
+
+    returns: list[float]
+    lengths: list[int]
+    infos: dict[str, list[float]]
 
 
 class Evaluator:
@@ -46,6 +54,8 @@ class Evaluator:
             ended, the number of steps that each environment has played, and whether nothing has happened since the
             call before: no episode has ended, and the observations are the same.
         eval_after: learner iterations before the first evaluation.
+        n_confirm: further episodes of an evaluation whose mean return reaches `stop_value`, a multiple of N; the mean
+            of all must reach it.
 
     Attributes:
         eval_count: completed evaluations.
@@ -64,10 +74,11 @@ class Evaluator:
         interrupt: Callable[[], bool] = lambda: False,
         on_progress: Callable[[int, int, bool], None] | None = None,
         eval_after: int = 0,
+        n_confirm: int = 0,
     ) -> None:
         self._env, self._policy, self._interrupt, self._on_progress = env, policy, interrupt, on_progress
         self._n_episode, self._eval_freq, self._stop_value, self._seed = n_episode, eval_freq, stop_value, seed
-        self._after = eval_after
+        self._after, self._n_confirm = eval_after, n_confirm
         self.eval_count, self.last_iter, self.best_return = 0, -1, -np.inf
         self._attributes: dict[str, Any] = {}  # what `set_attr` has set
 
@@ -100,9 +111,9 @@ class Evaluator:
         with self._policy.evaluating():
             message: list[Any] = [self._play() if self._env is not None else None]
         broadcast_object_list(message)
-        returns, lengths, infos = message[0]
-        if len(returns) < self._n_episode:
+        if message[0] is None:
             return False, {}
+        returns, lengths, infos = message[0]
         self.last_iter, self.eval_count = train_iter, self.eval_count + 1
         mean = float(np.mean(returns))
         info = {"return_mean": mean, "return_std": float(np.std(returns)), "length_mean": float(np.mean(lengths))}
@@ -112,20 +123,27 @@ class Evaluator:
         for key, values in infos.items():
             if known := [value for value in values if not math.isnan(value)]:
                 info[f"info/{key}"] = float(np.mean(known))
-        return self._stop_value is not None and mean >= self._stop_value, info
+        return self._reaches_goal(returns), info
 
-    def _play(self) -> tuple[list[float], list[int], dict[str, list[float]]]:
-        """Return the returns (sums of unclipped rewards), lengths and infos of `n_episode` episodes, or of fewer.
-
-        There are fewer if the evaluation is interrupted. The infos are the values of each of `env.info_keys`.
-        """
-        assert self._env is not None
-        due_N = np.full(self._env.num_envs, self._n_episode // self._env.num_envs)
-        returns: list[float] = []
-        lengths: list[int] = []
-        infos: dict[str, list[float]] = {key: [] for key in getattr(self._env, "info_keys", ())}
+    def _play(self) -> Episodes | None:
+        """Return the episodes of one evaluation; None if it was interrupted."""
         state = random_state()
-        seeds = derive_seeds(self._seed, "evaluate", self.eval_count, n=len(due_N))
+        played = Episodes([], [], {key: [] for key in getattr(self._env, "info_keys", ())})
+        whole = self._add_episodes(played, self._n_episode, "evaluate")
+        if whole and self._n_confirm and self._reaches_goal(played.returns):
+            whole = self._add_episodes(played, self._n_confirm, "confirm")
+        if not whole:
+            set_random_state(state)
+        return played if whole else None
+
+    def _reaches_goal(self, returns: list[float]) -> bool:
+        return self._stop_value is not None and float(np.mean(returns)) >= self._stop_value
+
+    def _add_episodes(self, played: Episodes, number: int, purpose: str) -> bool:
+        """Play so many episodes, with seeds for this purpose; return False if that was interrupted."""
+        assert self._env is not None
+        due_N = np.full(self._env.num_envs, number // self._env.num_envs)
+        seeds = derive_seeds(self._seed, purpose, self.eval_count, n=len(due_N))
         obs, _ = self._env.reset(seed=seeds)  # type: ignore[arg-type]  # lists are accepted
         self._policy.reset(explore=False)
         reported, n_step = time.monotonic(), 0
@@ -133,9 +151,9 @@ class Evaluator:
         while due_N.any() and not self._interrupt():
             heartbeat("evaluate")
             if self._on_progress and time.monotonic() - reported >= PROGRESS_PERIOD:
-                still = before[0] == len(returns) and bool(same_rows(before[1], obs)[due_N > 0].all())
-                self._on_progress(len(returns), n_step, still)
-                reported, before = time.monotonic(), (len(returns), tree_map(np.array, obs))
+                still = before[0] == len(played.returns) and bool(same_rows(before[1], obs)[due_N > 0].all())
+                self._on_progress(len(played.returns), n_step, still)
+                reported, before = time.monotonic(), (len(played.returns), tree_map(np.array, obs))
             n_step += 1
             action = self._policy.act(obs, explore=False)["action"]
             obs, _, terminated, truncated, info = self._env.step(tree_map(lambda leaf: leaf.cpu().numpy(), action))
@@ -144,13 +162,11 @@ class Evaluator:
                 self._policy.reset(ended, explore=False)
                 counted = ended[due_N[ended] > 0]
                 due_N[counted] -= 1
-                returns += info["episode_return"][counted].tolist()
-                lengths += info["episode_length"][counted].tolist()
-                for i, values in enumerate(infos.values()):
+                played.returns.extend(info["episode_return"][counted].tolist())
+                played.lengths.extend(info["episode_length"][counted].tolist())
+                for i, values in enumerate(played.infos.values()):
                     values += info["episode_info"][np.isin(ended, counted), i].tolist()
-        if due_N.any():
-            set_random_state(state)
-        return returns, lengths, infos
+        return not due_N.any()
 
     def set_attr(self, name: str, values: Any) -> None:
         """Set an attribute of the evaluation's environments, see `SampleCollector.set_attr`; call it on every rank."""

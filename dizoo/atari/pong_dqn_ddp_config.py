@@ -17,6 +17,9 @@ pong_dqn_config = EasyDict(
         # more beginnings, because a trained policy loses most points there, and one whole game for late scoreboards
         collector_max_episode_steps=[500, 500, 500, 6000],
         collector_env_num=4,  # with 8 on each of two ranks, play improves later
+        evaluator_env_num=4,  # rank 1 waits for evaluations, so they are short
+        n_evaluator_episode=4,
+        n_confirm_episode=4,
         stop_value=20.5,  # above 20, because eight games are few: a hundred more should keep 20
         expected_env_step=165_000,
     ),

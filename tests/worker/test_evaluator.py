@@ -41,7 +41,7 @@ def evaluator_in(env: VectorEnv, n_episode: int, stop_value: float | None = None
 
 
 def evaluator_of(*games: CountingGame, n_episode: int, stop_value: float | None = None, **options: Any) -> Evaluator:
-    own = {key: options.pop(key) for key in ("interrupt", "on_progress") if key in options}
+    own = {key: options.pop(key) for key in ("interrupt", "on_progress", "n_confirm") if key in options}
     return evaluator_in(game_env(*games, training=False, **options), n_episode, stop_value, **own)
 
 
@@ -93,6 +93,41 @@ def test_it_is_due_at_once_and_then_by_frequency() -> None:
 def test_the_stop_value_is_reached_by_the_mean(stop_value: float | None, stop: bool) -> None:
     evaluator = evaluator_of(CountingGame(3), CountingGame(5), n_episode=2, stop_value=stop_value)
     assert evaluator.eval(0)[0] is stop
+
+
+@pytest.mark.parametrize(
+    ("lengths", "returns", "stop"),
+    [
+        ((4, 4), [4, 4, 4, 4], True),  # confirmed
+        ((4, 3), [4, 4, 3, 3], False),  # the mean of all is 3.5
+        ((3, 9), [3, 3], False),  # no reason to confirm
+    ],
+)
+def test_a_reached_stop_value_is_confirmed(lengths: tuple[int, int], returns: list[int], stop: bool) -> None:
+    games = [CountingGame(lengths[0]), CountingGame(lengths[0])]
+    ended = iter(range(100))
+
+    def interrupt() -> bool:  # asked before every step: the first episodes have ended after lengths[0] of them
+        if next(ended) == lengths[0]:
+            for game in games:
+                game.length = lengths[1]
+        return False
+
+    evaluator = evaluator_of(*games, n_episode=2, stop_value=4 * REWARD, n_confirm=2, interrupt=interrupt)
+    stopped, info = evaluator.eval(0)
+    assert (info["returns"], stopped) == ([REWARD * each for each in returns], stop)
+    assert evaluator.best_return == info["return_mean"] == pytest.approx(REWARD * np.mean(returns))
+    resets = [entry[1] for entry in games[0].log if entry[0] == "reset"]
+    assert len(set(resets)) == len(resets), "other seeds than those of the first episodes"
+
+
+def test_an_interrupted_confirmation_is_no_verdict() -> None:
+    steps = iter(range(100))
+    options: dict[str, Any] = {"n_confirm": 2, "interrupt": lambda: next(steps) == 25}
+    evaluator = evaluator_of(CountingGame(10), n_episode=2, stop_value=-99, **options)
+    assert evaluator.eval(7) == (False, {})
+    assert evaluator.should_eval(7)
+    assert evaluator.eval(7)[1]["returns"] == [10 * REWARD] * 4
 
 
 def test_the_best_so_far_is_marked() -> None:
