@@ -209,7 +209,7 @@ def drop_unused(cfg: dict[str, Any], schema: Schema, given: Mapping[str, Any], n
     """
     for path, key in schema.items():
         option = key.option(path, schema)
-        if key.is_used(get_key(cfg, option)):
+        if key.is_used(get_key(cfg, option), schema[option].default if option else False):
             continue
         pop_key(cfg, path)
         section = path.rpartition(".")[0]

@@ -25,7 +25,7 @@ class Forecast:
     """
 
     def __init__(self, env: EasyDict, exp_dir: str) -> None:
-        self.expected: int | None = None if env.stop_value is None else env.expected_env_step
+        self.expected: int | None = env.get("expected_env_step")
         self._stop_value, self._exp_dir = env.stop_value, exp_dir
         self._began: tuple[float, int] | None = None  # when learning began, and the env steps then
         self._is_due = True

@@ -165,7 +165,7 @@ class RunReporter(AbstractContextManager[Any]):
     def evaluating(self, episodes: int, steps: int, still: bool) -> None:
         """Show the progress of an evaluation, see `Evaluator`."""
         number = self.cfg.env.n_evaluator_episode
-        number += self.cfg.env.n_confirm_episode * (episodes >= number)
+        number += self.cfg.env.get("n_confirm_episode", 0) * (episodes >= number)
         self._progress.note(f"evaluating: {episodes} of {number} episodes, step {steps:,}")
         if still and STILL not in self._alarmed:
             self._alarmed.add(STILL)

@@ -185,7 +185,7 @@ class RunSetup:
             interrupt,
             on_progress,
             cfg.policy.eval.evaluator.eval_after,
-            cfg.env.n_confirm_episode,
+            cfg.env.get("n_confirm_episode", 0),
         )
 
     def create_replay_buffer(self, built: Policy) -> ReplayBuffer:

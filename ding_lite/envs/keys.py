@@ -24,6 +24,7 @@ ENV_KEYS: dict[str, Any] = dict(
         "further episodes of an evaluation that reaches stop_value: the mean of all must reach it; rounded up to a "
         "multiple of evaluator_env_num",
         low=0,
+        needs="stop_value",
     ),
     expected_env_step=Key(
         None,
@@ -31,6 +32,7 @@ ENV_KEYS: dict[str, Any] = dict(
         "unknown",
         type=int,
         low=1,
+        needs="stop_value",
     ),
     frame_stack=Key(
         0, "number of frames in one observation, zeros before an episode's first frame; 0: no stack", low=0, high=4096

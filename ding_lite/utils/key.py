@@ -97,11 +97,17 @@ class Key:
                 return full
         return ""
 
-    def is_used(self, switch: Any) -> bool:
-        """Return whether the key's option is on, by the value of the key that switches it; True if there is none."""
+    def is_used(self, switch: Any, default: Any = False) -> bool:
+        """Return whether the key's option is on; True if there is none.
+
+        Args:
+            switch: the value of the key that switches it.
+            default: the default value of that key; if it is None, every other value switches the option on, 0 too.
+        """
         _, _, values = self.needs.partition("=")
         if values in ("", "False"):
-            return not self.needs or bool(switch) == (not values)
+            is_on = bool(switch) if default is not None else switch is not None
+            return not self.needs or is_on == (not values)
         return str(switch) in values.split("|")
 
     def _find_mistake(self, value: Any) -> str:

@@ -139,6 +139,7 @@ def test_a_reward_model_has_a_section_of_its_own_keys() -> None:
 
 OPTIONS = [  # what turns an option on, and the keys that the config then has
     ("tracker.type=wandb", "tracker.project tracker.name tracker.group tracker.tags tracker.patience tracker.options"),
+    ("env.stop_value=0", "env.n_confirm_episode env.expected_env_step"),
     ("env.norm_obs=True", "env.norm_obs.offline_stats.use_offline_stats"),
     ("env.norm_reward=True", "env.norm_reward.reward_discount env.norm_reward.clip"),
     ("env.manager.type=subprocess", "env.manager.step_timeout env.manager.max_retry"),
@@ -159,12 +160,13 @@ def keys_of(*overrides: str) -> set[str]:
 
 
 def test_a_dqn_has_77_keys_at_most() -> None:
-    assert len(keys_of("policy.model.obs_shape=4", "policy.model.action_shape=2")) <= 77
+    shapes = ("policy.model.obs_shape=4", "policy.model.action_shape=2")
+    assert len(keys_of("env.stop_value=None", *shapes)) <= 77
 
 
 @pytest.mark.parametrize(("option", "keys"), OPTIONS, ids=[option.partition("=")[0] for option, _ in OPTIONS])
 def test_the_keys_of_an_option_are_there_with_the_option(option: str, keys: str) -> None:
-    plain = keys_of()
+    plain = keys_of("env.stop_value=None")
     assert plain.isdisjoint(keys.split())
     assert set(keys.split()) <= keys_of(option) - plain
 

@@ -29,7 +29,7 @@ def test_a_run_says_once_when_it_expects_to_end(monkeypatch: pytest.MonkeyPatch)
     assert max(map(len, messages[0].splitlines())) < 80
 
 
-@pytest.mark.parametrize("change", [{"stop_value": None}, {"expected_env_step": None}, {"expected_env_step": 1000}])
+@pytest.mark.parametrize("change", [{"expected_env_step": None}, {"expected_env_step": 1000}])
 def test_without_a_goal_ahead_nothing_is_said(monkeypatch: pytest.MonkeyPatch, change: dict[str, object]) -> None:
     now = 0.0
     monkeypatch.setattr("ding_lite.entry.forecast.time.monotonic", lambda: now)
