@@ -26,6 +26,7 @@ pong_dqn_config = EasyDict(
     policy=dict(
         cuda=True,
         multi_gpu=True,
+        precision="auto",
         discount_factor=0.99,
         nstep=5,
         double=False,
