@@ -240,8 +240,8 @@ def console(line: str) -> None:
 class Progress(AbstractContextManager[Any]):
     """Shows the number of steps done, their rate per second, the time left and returns.
 
-    The rate is that of the last steps. The time left follows from all steps since the start, or it would jump after
-    every evaluation.
+    The rate is that of the last steps. The time left follows from all steps since learning began, which makes them
+    slower; with the last steps alone, it would jump after every evaluation.
 
     Args:
         total: steps of all ranks after which the run ends; None if it is unknown.
@@ -268,6 +268,7 @@ class Progress(AbstractContextManager[Any]):
         self._total, self._expected, self._log = total, expected, log
         self._enabled, self._bar = enabled, None
         self._began = self._last_line = (time.monotonic(), start)  # (time, steps)
+        self._learns = False
         self._last_note = time.monotonic()
         if enabled and _shows_updates(sys.stderr):
             text = self._text(start, _describe({}))
@@ -278,9 +279,11 @@ class Progress(AbstractContextManager[Any]):
 
         Args:
             step: number of steps.
-            beside: the second count, for plain lines.
+            beside: the second count, for plain lines; 0 before learning begins.
             returns: mean returns by the names to show before them; None: not known yet.
         """
+        if beside and not self._learns:
+            self._learns, self._began = True, (time.monotonic(), step)
         if self._bar is not None:
             self._bar.desc = self._text(step, _describe(returns or {}))
             self._bar.total = self._goal(step)
@@ -316,7 +319,7 @@ class Progress(AbstractContextManager[Any]):
         return f"left {self._left(step, goal)} | {text}" if goal else text
 
     def _left(self, step: int, goal: int) -> str:
-        """Return the time until the goal at the mean rate since the start, such as "1:02:03"; "?" if it is unknown."""
+        """Return the time until the goal at the mean rate so far, such as "1:02:03"; "?" if it is unknown."""
         then, before = self._began
         if step <= before:
             return "?"

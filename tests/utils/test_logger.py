@@ -225,12 +225,12 @@ def test_time_is_counted_to_where_the_run_is_expected_to_end(monkeypatch: pytest
     monkeypatch.setattr("ding_lite.utils.logger.time.monotonic", lambda: now)
     lines: list[str] = []
     with Progress(3_000_000, True, log=lines.append, expected=40_000) as bar:
-        for second in (30, 90):
+        for second, iteration in ((10, 0), (20, 1), (30, 11), (90, 71)):
             now = 100.0 + second
-            bar.update(1000 * second, second)
+            bar.update(1000 * second - 2000 * (second == 10), iteration)  # what only collects does not count
     assert lines == [
-        "step 30.0k/40.0k | 1.00k/s | left 00:10 | return - | iteration 30",
-        "step 90.0k/3.00M | 1.00k/s | left 48:30 | return - | iteration 90",
+        "step 30.0k/40.0k | 1.00k/s | left 00:10 | return - | iteration 11",
+        "step 90.0k/3.00M | 1.00k/s | left 48:30 | return - | iteration 71",
     ]
 
 
