@@ -361,6 +361,7 @@ def play_evaluation(setup: RunSetup, state: dict[str, Any], name: str) -> tuple[
                 f"evaluating: {done} of {number} episodes, step {steps:,}" + ", nothing changes" * still
             ),
             stack,
+            decides=False,
         )
         return evaluator.eval(state.get("learner", {}).get("train_iter", 0))[1], policy
 

@@ -169,8 +169,12 @@ class RunSetup:
         interrupt: Callable[[], bool],
         on_progress: Callable[[int, int, bool], None],
         stack: ExitStack,
+        decides: bool = True,
     ) -> Evaluator:
-        """Build the evaluator. It plays on rank 0, which alone gets environments, and sends the result to all ranks."""
+        """Build the evaluator. It plays on rank 0, which alone gets environments, and sends the result to all ranks.
+
+        `decides` says whether a run may end by it; otherwise there is no stop value, and nothing to confirm.
+        """
         cfg, env = self.cfg, None
         if get_rank() == 0:  # its environments may use all cores of the machine, because the other ranks wait
             options = {"builders": self.builders[1], "replay_path": cfg.env.replay_path}
@@ -180,7 +184,7 @@ class RunSetup:
             policy,
             cfg.env.n_evaluator_episode,
             cfg.policy.eval.evaluator.eval_freq,
-            cfg.env.stop_value,
+            cfg.env.stop_value if decides else None,
             cfg.seed,
             interrupt,
             on_progress,

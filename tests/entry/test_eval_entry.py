@@ -25,6 +25,11 @@ def test_a_checkpoint_is_judged_with_its_own_config(capsys: pytest.CaptureFixtur
     assert f"return {info['return_mean']:.2f}" in capsys.readouterr().out
 
 
+def test_nothing_is_confirmed_where_no_run_may_end() -> None:
+    overrides = ["env.stop_value=1", "env.n_confirm_episode=5"]
+    assert len(evaluate_checkpoint("run/total_config.py", CKPT, overrides=overrides)["returns"]) == 5
+
+
 def test_it_is_repeatable_and_another_seed_plays_other_episodes() -> None:
     returns = [evaluate_checkpoint(pair(), CKPT, seed=seed, n_episode=16)["returns"] for seed in (0, 0, 1)]
     assert returns[0] == returns[1] != returns[2]
