@@ -9,8 +9,9 @@ import time
 from easydict import EasyDict
 from tqdm import tqdm
 
+from ding_lite.entry.summary import WIDTH
+
 PERIOD = 60.0  # seconds of learning after which the rate is known
-WIDTH = 79
 
 
 class Forecast:
@@ -49,13 +50,10 @@ class Forecast:
         if left <= 0:
             return ""
         time_left, run = tqdm.format_interval(left * seconds / max(steps, 1)), shlex.quote(self._exp_dir)
-        goal = f"{self._stop_value:g} after about {self.expected:,} env steps"
-        return (
-            textwrap.fill(
-                f"{steps / seconds:.0f} env steps a second. Runs of this config reach a return of {goal}, in "
-                f"{time_left} from now. Meanwhile, in another terminal:",
-                WIDTH,
-                subsequent_indent="  ",
-            )
-            + f"\n  ding_lite plot {run}  (its curve so far)\n  ding_lite play {run}  (a window; without a screen: video)"
+        text = (
+            f"{steps / seconds:.0f} env steps a second. Runs of this config reach a return of {self._stop_value:g} after "
+            f"about {self.expected:,} env steps, in {time_left} from now. Meanwhile, in another terminal:"
         )
+        plot = f"ding_lite plot {run}  (its curve so far)"
+        play = f"ding_lite play {run}  (a window; without a screen: video)"
+        return "\n  ".join([*textwrap.wrap(text, WIDTH - 2), plot, play])

@@ -14,7 +14,7 @@ def multiplies_bf16(device: torch.device) -> bool:
 
 
 def find_precision(wanted: str, device: torch.device) -> str:
-    """Return 'float32' or 'bf16' for a value of `policy.precision`; 'auto' is bf16 on a device that multiplies in it."""
+    """Return 'float32' or 'bf16' for a value of `policy.precision`; 'auto' is bf16 where it exists."""
     if wanted != "auto":
         return wanted
     return "bf16" if multiplies_bf16(device) else "float32"

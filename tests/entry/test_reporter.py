@@ -13,7 +13,7 @@ def test_notes_about_the_machine_fit_the_terminal(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("ding_lite.torch_utils.precision.torch.cpu.get_capabilities", lambda: {"avx512_bf16": False})
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"avx512_bf16": False})
     monkeypatch.setattr("ding_lite.entry.setup.usable_cores", lambda: 2)
     words = ["policy.cuda=True", "policy.precision=bf16", "policy.num_threads=64", "policy.learn.batch_size=8"]
     run(*words, max_env_step=32)

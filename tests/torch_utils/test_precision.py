@@ -25,7 +25,7 @@ CPU = torch.device("cpu")
 def test_auto_takes_bf16_where_the_processor_multiplies_in_it(
     monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, object], expected: str
 ) -> None:
-    monkeypatch.setattr(precision.torch.cpu, "get_capabilities", lambda: capabilities)
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: capabilities)
     assert precision.find_precision("auto", CPU) == expected
     assert precision.find_precision("float32", CPU) == "float32"
     assert precision.find_precision("bf16", CPU) == "bf16"
