@@ -51,8 +51,8 @@ class Forecast:
             return ""
         time_left, run = tqdm.format_interval(left * seconds / max(steps, 1)), shlex.quote(self._exp_dir)
         text = (
-            f"{steps / seconds:.0f} env steps a second. Runs of this config reach a return of {self._stop_value:g} after "
-            f"about {self.expected:,} env steps, in {time_left} from now. Meanwhile, in another terminal:"
+            f"{steps / seconds:.0f} env steps a second. Runs of this config reach a return of {self._stop_value:g} "
+            f"after about {self.expected:,} env steps, in {time_left} from now. Meanwhile, in another terminal:"
         )
         plot = f"ding_lite plot {run}  (its curve so far)"
         play = f"ding_lite play {run}  (a window; without a screen: video)"
