@@ -40,7 +40,6 @@ class RunReporter(AbstractContextManager[Any]):
         self._return_mean: float | None = None
         self._collected: Counter[str] = Counter()  # sums since they were last logged
         self._alarmed: set[str] = set()
-        self._forecast = Forecast(cfg.env, exp_dir)
         self._stack = ExitStack()
         self._logger = self._stack.enter_context(ExperimentLogger(exp_dir, get_rank(), axis))
 
@@ -60,6 +59,7 @@ class RunReporter(AbstractContextManager[Any]):
         self._after_log = after_log
         self._policy = policy
         limit, words = total if total < 1e10 else None, WORDS[self.axis]
+        self._forecast = Forecast(self.cfg.env, self.exp_dir)
         expected = self._forecast.expected if self.axis == "envstep" else None
         progress = Progress(limit, get_rank() == 0, self._logger.info, step, words, expected and min(expected, total))
         self._progress = self._stack.enter_context(progress)
