@@ -13,7 +13,7 @@ import numpy as np
 from easydict import EasyDict
 from tqdm import tqdm
 
-from ding_lite.entry.forecast import Forecast
+from ding_lite.entry.forecast import PERIOD, forecast
 from ding_lite.entry.summary import summary_of
 from ding_lite.envs import EnvSpec
 from ding_lite.policy import Policy
@@ -59,9 +59,9 @@ class RunReporter(AbstractContextManager[Any]):
         self._after_log = after_log
         self._policy = policy
         limit, words = total if total < 1e10 else None, WORDS[self.axis]
-        self._forecast = Forecast(self.cfg.env, self.exp_dir)
-        expected = self._forecast.expected if self.axis == "envstep" else None
-        progress = Progress(limit, get_rank() == 0, self._logger.info, step, words, expected and min(expected, total))
+        expected = self.cfg.env.get("expected_env_step") if self.axis == "envstep" else None
+        self._expected = expected if expected and expected < total else None  # else the limit comes first
+        progress = Progress(limit, get_rank() == 0, self._logger.info, step, words, self._expected)
         self._progress = self._stack.enter_context(progress)
         for message in summary_of(self.cfg, policy, source, spec, self.exp_dir):
             self._logger.info(message)
@@ -111,8 +111,16 @@ class RunReporter(AbstractContextManager[Any]):
         self._progress.update(
             counts["envstep"], counts["train_iter"], {"return": self._return_mean, **self._eval_returns()}
         )
-        if message := self._forecast.update(counts["envstep"], counts["train_iter"]):
-            self._logger.info(message)
+        self._tell_forecast(counts["envstep"])
+
+    def _tell_forecast(self, env_step: int) -> None:
+        """Say once, as soon as the rate is known, when the run is likely to reach its goal."""
+        seconds, steps = self._progress.pace(env_step)
+        if self._expected is None or not self._progress.learns or not steps or seconds < PERIOD:
+            return
+        if env_step < self._expected:
+            self._logger.info(forecast(self.cfg.env, self.exp_dir, env_step, steps / seconds))
+        self._expected = None
 
     def learned(self, counts: Mapping[str, int]) -> None:
         """Show the progress of a run without environments."""

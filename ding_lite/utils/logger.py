@@ -250,6 +250,9 @@ class Progress(AbstractContextManager[Any]):
         start: steps that a resumed run had done before; they do not count towards the rate.
         words: the names of the steps, and of the second count of a plain line.
         expected: steps after which the run is likely to end; they stand for `total` until there are more.
+
+    Attributes:
+        learns: whether learning has begun; steps before are faster.
     """
 
     def __init__(
@@ -268,7 +271,7 @@ class Progress(AbstractContextManager[Any]):
         self._total, self._expected, self._log = total, expected, log
         self._enabled, self._bar = enabled, None
         self._began = self._last_line = (time.monotonic(), start)  # (time, steps)
-        self._learns = False
+        self.learns = False
         self._last_note = time.monotonic()
         if enabled and _shows_updates(sys.stderr):
             text = self._text(start, _describe({}))
@@ -282,8 +285,8 @@ class Progress(AbstractContextManager[Any]):
             beside: the second count, for plain lines; 0 before learning begins.
             returns: mean returns by the names to show before them; None: not known yet.
         """
-        if beside and not self._learns:
-            self._learns, self._began = True, (time.monotonic(), step)
+        if beside and not self.learns:
+            self.learns, self._began = True, (time.monotonic(), step)
         if self._bar is not None:
             self._bar.desc = self._text(step, _describe(returns or {}))
             self._bar.total = self._goal(step)
@@ -320,11 +323,13 @@ class Progress(AbstractContextManager[Any]):
 
     def _left(self, step: int, goal: int) -> str:
         """Return the time until the goal at the mean rate so far, such as "1:02:03"; "?" if it is unknown."""
+        seconds, steps = self.pace(step)
+        return tqdm.format_interval(max((goal - step) * seconds / steps, 0.0)) if steps > 0 else "?"
+
+    def pace(self, step: int) -> tuple[float, int]:
+        """Return the seconds and the steps since learning began, or before it, since the start."""
         then, before = self._began
-        if step <= before:
-            return "?"
-        seconds = (goal - step) * (time.monotonic() - then) / (step - before)
-        return tqdm.format_interval(max(seconds, 0.0))
+        return time.monotonic() - then, step - before
 
     def close(self) -> None:
         """End the display; its last state stays on the screen."""
