@@ -10,31 +10,30 @@ PACKAGE = TESTS.parent / "ding_lite"
 # Modules without a file of their own, by the test file that covers them; both are paths below ding_lite/ and tests/.
 COVERED = {
     "test_public_names.py": ["lazy.py"],
-    "cli/test_classic.py": ["cli/running.py", "entry/pipelines.py"],
+    "cli/test_classic.py": ["cli/running.py", "run/pipelines.py"],
     "cli/test_main.py": ["cli/parsers.py"],
     "cli/test_new.py": ["cli/configs.py", "cli/starter.py"],
     "config/test_config.py": ["config/schema.py"],
-    "distributed/test_rpc.py": ["entry/serial_entry_rpc.py"],
-    "entry/test_serial_entry.py": ["entry/experiment.py"],
-    "entry/test_reporter.py": ["entry/summary.py"],
-    "worker/replay/test_sqil.py": ["entry/serial_entry_sqil.py"],
-    "entry/test_resume.py": ["entry/keeper.py"],
-    "entry/test_actors.py": ["entry/actor_process.py"],
+    "distributed/test_rpc.py": ["observers/serial_entry_rpc.py"],
+    "run/test_serial_entry.py": ["run/experiment.py"],
+    "offline/test_sqil.py": ["offline/serial_entry_sqil.py"],
+    "run/test_resume.py": ["run/keeper.py"],
+    "actors/test_actors.py": ["actors/actor_process.py"],
     "policy/continuous/test_ensembles.py": [
-        *("policy/continuous/redq.py", "policy/continuous/tqc.py", "policy/offline/edac.py"),
+        *("policy/continuous/redq.py", "policy/continuous/tqc.py", "offline/policy/edac.py"),
     ],
     "envs/test_subprocess_env.py": ["envs/worker_process.py"],
     "envs/test_vector_env.py": [
         *("envs/builders.py", "envs/episode_monitor.py", "envs/keys.py", "envs/seeded_env.py"),
     ],
     "model/test_models.py": ["model/discrete_qac.py"],
-    "policy/offline/test_bcq.py": ["model/bcq.py"],
-    "policy/offline/test_dt.py": ["model/decision_transformer.py"],
-    "model/test_qmix.py": ["model/agents.py"],
-    "policy/policy_gradient/test_coma.py": ["model/coma.py"],
+    "offline/policy/test_bcq.py": ["offline/model/bcq.py"],
+    "offline/policy/test_dt.py": ["offline/model/decision_transformer.py"],
+    "multi_agent/model/test_qmix.py": ["multi_agent/model/agents.py"],
+    "multi_agent/policy/test_coma.py": ["multi_agent/model/coma.py"],
     "policy/policy_gradient/test_a2c.py": ["policy/policy_gradient/actor_critic.py"],
-    "policy/policy_gradient/test_mappo.py": ["model/mavac.py"],
-    "policy/value/test_qmix.py": ["policy/value/madqn.py", "policy/value/wqmix.py"],
+    "multi_agent/policy/test_mappo.py": ["multi_agent/model/mavac.py"],
+    "multi_agent/policy/test_qmix.py": ["multi_agent/policy/madqn.py", "multi_agent/policy/wqmix.py"],
     "model/test_vac.py": ["model/actor_heads.py", "model/arguments.py", "model/common.py"],
     "policy/test_stdim.py": ["model/contrastive.py"],
     "policy/test_base.py": ["policy/common_keys.py"],
@@ -43,7 +42,7 @@ COVERED = {
     "policy/continuous/test_recurrent.py": ["model/recurrent_qac.py"],
     "policy/value/test_distributional.py": ["policy/value/iqn.py"],
     "policy/value/test_losses.py": [
-        *("policy/offline/discrete_cql.py", "policy/value/mdqn.py", "policy/value/qrdqn.py", "policy/value/sql.py"),
+        *("offline/policy/discrete_cql.py", "policy/value/mdqn.py", "policy/value/qrdqn.py", "policy/value/sql.py"),
     ],
     "rl_utils/test_distribution.py": ["rl_utils/compat.py"],
     "rl_utils/test_losses.py": ["rl_utils/common.py"],
@@ -53,7 +52,7 @@ COVERED = {
     "utils/ranks/test_context.py": [
         *("utils/ranks/flat_parameters.py", "utils/ranks/gradient_mean.py", "utils/ranks/launch_environment.py"),
     ],
-    "worker/offline/test_dataset.py": ["worker/offline/files.py"],
+    "offline/test_dataset.py": ["offline/files.py"],
 }
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if not path.name.startswith("__"))
 

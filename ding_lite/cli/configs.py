@@ -79,7 +79,7 @@ class Config(Command):
     def run(self, args: argparse.Namespace) -> None:
         from ding_lite.cli.running import check_limits, split_words  # noqa: PLC0415
         from ding_lite.config import format_config, read_file  # noqa: PLC0415
-        from ding_lite.entry.setup import prepare_run  # noqa: PLC0415
+        from ding_lite.run.setup import prepare_run  # noqa: PLC0415
 
         main, create, file_limits = read_file(args.config)
         limits, overrides = split_words(args.words)

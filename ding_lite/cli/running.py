@@ -25,11 +25,19 @@ from tqdm import tqdm
 
 from ding_lite.config import SavedRun, compile_config, find_policy, read_file, read_saved_run
 from ding_lite.config.schema import PIPELINE_OF
-from ding_lite.entry.agent import evaluate_checkpoint, find_pair
-from ding_lite.entry.launcher import run_ranks
-from ding_lite.entry.pipelines import MODES, PIPELINES, limits_for, load_pipeline, whole_limit
+from ding_lite.launch.launcher import run_ranks
+from ding_lite.launch.run_process import (
+    RunProcess,
+    SubmittedRun,
+    open_cluster,
+    passing_signals_on,
+    process_words,
+    start_run,
+)
 from ding_lite.results.run import RETURN, Evaluations, closest_path, ended_before_learning, find_checkpoint
 from ding_lite.results.table import Table
+from ding_lite.run.pipelines import MODES, PIPELINES, limits_for, load_pipeline, whole_limit
+from ding_lite.trained.agent import evaluate_checkpoint, find_pair
 from ding_lite.utils.checkpoint.run_directory import has_checkpoint, new_name, read_result
 from ding_lite.utils.directory_lock import find_trap_inside
 from ding_lite.utils.logger import ExperimentLogger, console
@@ -38,14 +46,6 @@ from ding_lite.utils.ranks.collectives import on_rank_0
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.launch_environment import check_processes, read_launch
 from ding_lite.utils.registry import ConfigError, UserError
-from ding_lite.utils.run_process import (
-    RunProcess,
-    SubmittedRun,
-    open_cluster,
-    passing_signals_on,
-    process_words,
-    start_run,
-)
 
 LIMITS = {"max_env_step": "envstep", "max_train_iter": "train_iter"}  # limits of a run, and their keys in result.json
 # What ends a finished run, and may be raised to go on.

@@ -16,11 +16,11 @@ from gymnasium.spaces import Box
 
 from ding_lite.config import compile_config
 from ding_lite.config.schema import PIPELINE_OF, model_options
-from ding_lite.entry.setup import RunSetup, prepare_run
 from ding_lite.envs import check_env
 from ding_lite.envs.keys import ENV_KEYS
 from ding_lite.envs.spaces import count_agents
 from ding_lite.policy.common_keys import MULTI_AGENT
+from ding_lite.run.setup import RunSetup, prepare_run
 from ding_lite.utils.disk import describe_os_error
 from ding_lite.utils.key import Key, declared_keys, default_values, set_key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError

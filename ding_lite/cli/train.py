@@ -16,7 +16,7 @@ from ding_lite.cli.parsers import (
     check_seeds,
     start,
 )
-from ding_lite.entry.pipelines import MODES
+from ding_lite.run.pipelines import MODES
 from ding_lite.utils.registry import ConfigError, UserError, load_extra
 
 WORDS = {  # DI-engine's options, and the key that each of them sets

@@ -36,8 +36,8 @@ class Eval(Command):
 
     def run(self, args: argparse.Namespace) -> None:
         from ding_lite.cli.running import evaluate  # noqa: PLC0415  (it loads torch)
-        from ding_lite.entry.agent import find_pair  # noqa: PLC0415
         from ding_lite.results.run import find_checkpoint  # noqa: PLC0415
+        from ding_lite.trained.agent import find_pair  # noqa: PLC0415
 
         checkpoint = find_checkpoint(args.path)
         evaluate(
@@ -59,12 +59,12 @@ class Play(Command):
 
     def run(self, args: argparse.Namespace) -> None:
         check_at_least(args, episodes=1)
-        from ding_lite.envs.rendering import has_screen  # noqa: PLC0415
+        from ding_lite.trained.rendering import has_screen  # noqa: PLC0415
 
         instead = f"use `ding_lite video {shlex.quote(args.path)}`"
         if not has_screen():
             raise ConfigError(f"There is no screen to open a window on: {instead}.")
-        from ding_lite.entry.agent import load, play_episodes  # noqa: PLC0415
+        from ding_lite.trained.agent import load, play_episodes  # noqa: PLC0415
 
         agent = load(args.path)
         count = math.inf if args.episodes is None else args.episodes
@@ -105,11 +105,11 @@ class Video(Command):
             raise ConfigError(
                 f"--output: expected a directory, got '{args.output}': write --output {folder} --format {suffix[1:]}."
             )
-        from ding_lite.envs.rendering import EpisodeRecorder, import_moviepy  # noqa: PLC0415
+        from ding_lite.trained.rendering import EpisodeRecorder, import_moviepy  # noqa: PLC0415
 
         import_moviepy()
-        from ding_lite.entry.agent import load, play_episodes  # noqa: PLC0415
         from ding_lite.results.run import find_checkpoint, find_exp_dir  # noqa: PLC0415
+        from ding_lite.trained.agent import load, play_episodes  # noqa: PLC0415
 
         agent = load(args.path)
         output = args.output or os.path.join(find_exp_dir(find_checkpoint(args.path)), "video")
@@ -138,7 +138,7 @@ class Export(Command):
         )
 
     def run(self, args: argparse.Namespace) -> None:
-        from ding_lite.entry.agent import load  # noqa: PLC0415  (it loads torch)
+        from ding_lite.trained.agent import load  # noqa: PLC0415  (it loads torch)
 
         load(args.path).export(args.output)
         print(f"wrote {args.output}")
@@ -163,8 +163,8 @@ class Convert(Command):
         )
 
     def run(self, args: argparse.Namespace) -> None:
-        from ding_lite.worker.offline.files import DatasetError, check_target, count_rows, write_columns  # noqa: PLC0415
-        from ding_lite.worker.offline.pickled import read_pickle  # noqa: PLC0415  (they load torch)
+        from ding_lite.offline.files import DatasetError, check_target, count_rows, write_columns  # noqa: PLC0415
+        from ding_lite.offline.pickled import read_pickle  # noqa: PLC0415  (they load torch)
 
         if check_target(args.output) == "minari":
             raise DatasetError(

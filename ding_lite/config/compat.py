@@ -603,7 +603,7 @@ def import_module(name: str) -> ModuleType:
     """Import a module that `import_names` lists.
 
     The module paths of DI-engine are accepted for modules of this package: `ding_lite.policy.cql`, for instance,
-    imports `ding_lite.policy.offline.cql`.
+    imports `ding_lite.offline.policy.cql`.
     """
     try:
         return importlib.import_module(name)

@@ -21,6 +21,7 @@ from ding_lite.config.compat import given_action_spaces
 from ding_lite.envs.masks import check_choices, find_mask_space
 from ding_lite.envs.spaces import EnvSpec, count_agents
 from ding_lite.utils.key import describe, get_key, matches, set_key
+from ding_lite.utils.ranks.launch_environment import share
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 # Values of `action_space` that name a kind of actions, and the spaces that have it. Others say what the model returns.
@@ -298,13 +299,6 @@ def _obs_shape_of(space: gymnasium.Space[Any]) -> Any:
     if mask is not None:
         shapes["action_mask"] = _shape_of(mask)
     return None if None in shapes.values() else shapes
-
-
-def share(total: int, rank: int, ranks: int) -> range:
-    """Return which of `total` things a rank has: they are dealt in order, and ranks differ by one at most."""
-    quotient, more = divmod(total, ranks)
-    first = rank * quotient + min(rank, more)
-    return range(first, first + quotient + (rank < more))
 
 
 def total(cfg: EasyDict, path: str, ranks: int) -> int:

@@ -52,12 +52,12 @@ from ding_lite.envs.builders import Builder, build_plain, build_single, find_bui
 from ding_lite.envs.checks import build_checked, check_lives, check_native, note_mask
 from ding_lite.envs.env_pool import EnvPoolEngine
 from ding_lite.envs.episode_monitor import EpisodeMonitor
-from ding_lite.envs.rendering import build_recorded, check_recording
 from ding_lite.envs.restorable import RestorableVectorEnv
 from ding_lite.envs.seeded_env import SameProcessVectorEnv
 from ding_lite.envs.spaces import EnvSpec, PolicyObservations, stack_depth
 from ding_lite.envs.subprocess_env import SubprocessVectorEnv
 from ding_lite.envs.wrappers import ENGINES, find_own_randomness
+from ding_lite.trained.rendering import build_recorded, check_recording
 from ding_lite.utils.key import ConfigDict
 from ding_lite.utils.ranks.launch_environment import usable_cores
 from ding_lite.utils.registry import ConfigError

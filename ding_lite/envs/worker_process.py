@@ -33,8 +33,8 @@ import numpy as np
 from gymnasium.vector.utils import clear_mpi_env_vars, create_shared_memory, read_from_shared_memory
 
 from ding_lite.envs.seeded_env import step_or_restart
+from ding_lite.utils.ranks.interrupt import end_with_parent
 from ding_lite.utils.registry import UserError
-from ding_lite.utils.run_process import end_with_parent
 from ding_lite.utils.seed import seed_globals
 from ding_lite.utils.tree import write_row
 

@@ -8,14 +8,8 @@ from typing import TYPE_CHECKING
 from ding_lite.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ding_lite.model.bc import BC as BC
-    from ding_lite.model.bc import ContinuousBC as ContinuousBC
-    from ding_lite.model.bc import DiscreteBC as DiscreteBC
-    from ding_lite.model.bcq import BCQ as BCQ
     from ding_lite.model.bdq import BDQ as BDQ
-    from ding_lite.model.coma import COMA as COMA
     from ding_lite.model.contrastive import PairEmbedding as PairEmbedding
-    from ding_lite.model.decision_transformer import DecisionTransformer as DecisionTransformer
     from ding_lite.model.discrete_qac import ACER as ACER
     from ding_lite.model.discrete_qac import DiscreteQAC as DiscreteQAC
     from ding_lite.model.distributional import C51DQN as C51DQN
@@ -33,9 +27,6 @@ if TYPE_CHECKING:
     from ding_lite.model.hybrid_qac import PDQN as PDQN
     from ding_lite.model.hybrid_qac import HybridQAC as HybridQAC
     from ding_lite.model.image import ConvEncoder as ConvEncoder
-    from ding_lite.model.mavac import HAVAC as HAVAC
-    from ding_lite.model.mavac import MAVAC as MAVAC
-    from ding_lite.model.mavac import DiscreteMAQAC as DiscreteMAQAC
     from ding_lite.model.mlp import MLP as MLP
     from ding_lite.model.noisy import NoisyLinear as NoisyLinear
     from ding_lite.model.q_learning import DQN as DQN
@@ -50,9 +41,6 @@ if TYPE_CHECKING:
     from ding_lite.model.qac import ContinuousQAC as ContinuousQAC
     from ding_lite.model.qac import QACEnsemble as QACEnsemble
     from ding_lite.model.qac import QACQuantile as QACQuantile
-    from ding_lite.model.qmix import MADQN as MADQN
-    from ding_lite.model.qmix import QMix as QMix
-    from ding_lite.model.qmix import WQMix as WQMix
     from ding_lite.model.recurrent import DRQN as DRQN
     from ding_lite.model.recurrent import RecurrentCore as RecurrentCore
     from ding_lite.model.recurrent_qac import RecurrentQAC as RecurrentQAC
@@ -60,5 +48,17 @@ if TYPE_CHECKING:
     from ding_lite.model.vac import PPG as PPG
     from ding_lite.model.vac import VAC as VAC
     from ding_lite.model.vac import ActorCritic as ActorCritic
+    from ding_lite.multi_agent.model.coma import COMA as COMA
+    from ding_lite.multi_agent.model.mavac import HAVAC as HAVAC
+    from ding_lite.multi_agent.model.mavac import MAVAC as MAVAC
+    from ding_lite.multi_agent.model.mavac import DiscreteMAQAC as DiscreteMAQAC
+    from ding_lite.multi_agent.model.qmix import MADQN as MADQN
+    from ding_lite.multi_agent.model.qmix import QMix as QMix
+    from ding_lite.multi_agent.model.qmix import WQMix as WQMix
+    from ding_lite.offline.model.bc import BC as BC
+    from ding_lite.offline.model.bc import ContinuousBC as ContinuousBC
+    from ding_lite.offline.model.bc import DiscreteBC as DiscreteBC
+    from ding_lite.offline.model.bcq import BCQ as BCQ
+    from ding_lite.offline.model.decision_transformer import DecisionTransformer as DecisionTransformer
 else:
     __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

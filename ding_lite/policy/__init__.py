@@ -5,6 +5,20 @@ from typing import TYPE_CHECKING
 from ding_lite.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from ding_lite.multi_agent.policy.coma import COMAPolicy as COMAPolicy
+    from ding_lite.multi_agent.policy.happo import HAPPOPolicy as HAPPOPolicy
+    from ding_lite.multi_agent.policy.madqn import MADQNPolicy as MADQNPolicy
+    from ding_lite.multi_agent.policy.mappo import MAPPOPolicy as MAPPOPolicy
+    from ding_lite.multi_agent.policy.qmix import QMIXPolicy as QMIXPolicy
+    from ding_lite.multi_agent.policy.wqmix import WQMIXPolicy as WQMIXPolicy
+    from ding_lite.offline.policy.bc import BCPolicy as BCPolicy
+    from ding_lite.offline.policy.bcq import BCQPolicy as BCQPolicy
+    from ding_lite.offline.policy.cql import CQLPolicy as CQLPolicy
+    from ding_lite.offline.policy.discrete_cql import DiscreteCQLPolicy as DiscreteCQLPolicy
+    from ding_lite.offline.policy.dt import DTPolicy as DTPolicy
+    from ding_lite.offline.policy.edac import EDACPolicy as EDACPolicy
+    from ding_lite.offline.policy.iql import IQLPolicy as IQLPolicy
+    from ding_lite.offline.policy.td3_bc import TD3BCPolicy as TD3BCPolicy
     from ding_lite.policy.base import Policy as Policy
     from ding_lite.policy.continuous.d4pg import D4PGPolicy as D4PGPolicy
     from ding_lite.policy.continuous.ddpg import DDPGPolicy as DDPGPolicy
@@ -15,21 +29,10 @@ if TYPE_CHECKING:
     from ding_lite.policy.continuous.sac import SACPolicy as SACPolicy
     from ding_lite.policy.continuous.td3 import TD3Policy as TD3Policy
     from ding_lite.policy.continuous.tqc import TQCPolicy as TQCPolicy
-    from ding_lite.policy.offline.bc import BCPolicy as BCPolicy
-    from ding_lite.policy.offline.bcq import BCQPolicy as BCQPolicy
-    from ding_lite.policy.offline.cql import CQLPolicy as CQLPolicy
-    from ding_lite.policy.offline.discrete_cql import DiscreteCQLPolicy as DiscreteCQLPolicy
-    from ding_lite.policy.offline.dt import DTPolicy as DTPolicy
-    from ding_lite.policy.offline.edac import EDACPolicy as EDACPolicy
-    from ding_lite.policy.offline.iql import IQLPolicy as IQLPolicy
-    from ding_lite.policy.offline.td3_bc import TD3BCPolicy as TD3BCPolicy
     from ding_lite.policy.policy_gradient.a2c import A2CPolicy as A2CPolicy
     from ding_lite.policy.policy_gradient.acer import ACERPolicy as ACERPolicy
-    from ding_lite.policy.policy_gradient.coma import COMAPolicy as COMAPolicy
     from ding_lite.policy.policy_gradient.discrete_sac import DiscreteSACPolicy as DiscreteSACPolicy
-    from ding_lite.policy.policy_gradient.happo import HAPPOPolicy as HAPPOPolicy
     from ding_lite.policy.policy_gradient.impala import IMPALAPolicy as IMPALAPolicy
-    from ding_lite.policy.policy_gradient.mappo import MAPPOPolicy as MAPPOPolicy
     from ding_lite.policy.policy_gradient.pg import PGPolicy as PGPolicy
     from ding_lite.policy.policy_gradient.ppg import PPGPolicy as PPGPolicy
     from ding_lite.policy.policy_gradient.ppo import PPOPolicy as PPOPolicy
@@ -42,16 +45,13 @@ if TYPE_CHECKING:
     from ding_lite.policy.value.dqn import DQNPolicy as DQNPolicy
     from ding_lite.policy.value.fqf import FQFPolicy as FQFPolicy
     from ding_lite.policy.value.iqn import IQNPolicy as IQNPolicy
-    from ding_lite.policy.value.madqn import MADQNPolicy as MADQNPolicy
     from ding_lite.policy.value.mdqn import MDQNPolicy as MDQNPolicy
     from ding_lite.policy.value.pdqn import PDQNPolicy as PDQNPolicy
     from ding_lite.policy.value.pqn import PQNPolicy as PQNPolicy
-    from ding_lite.policy.value.qmix import QMIXPolicy as QMIXPolicy
     from ding_lite.policy.value.qrdqn import QRDQNPolicy as QRDQNPolicy
     from ding_lite.policy.value.r2d2 import R2D2Policy as R2D2Policy
     from ding_lite.policy.value.rainbow import RainbowDQNPolicy as RainbowDQNPolicy
     from ding_lite.policy.value.sql import SQLPolicy as SQLPolicy
     from ding_lite.policy.value.sqn import SQNPolicy as SQNPolicy
-    from ding_lite.policy.value.wqmix import WQMIXPolicy as WQMIXPolicy
 else:
     __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

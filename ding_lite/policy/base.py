@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ding_lite.model.masks import find_mask
 from ding_lite.model.noisy import exploring, noisy_layers
-from ding_lite.policy.agents import AgentRows
+from ding_lite.multi_agent.rows import AgentRows
 from ding_lite.policy.checkpointed import Checkpointed, WeightAverage
 from ding_lite.policy.common_keys import COMMON_KEYS, check_actors, check_common_keys
 from ding_lite.policy.schedules import Schedules

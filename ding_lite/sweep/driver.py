@@ -25,6 +25,14 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from tqdm import tqdm
 
 from ding_lite.config import compile_config, save_config
+from ding_lite.launch.run_process import (
+    RunProcess,
+    SubmittedRun,
+    open_cluster,
+    passing_signals_on,
+    process_words,
+    start_run,
+)
 from ding_lite.results.groups import short_value, shorten
 from ding_lite.results.run import RETURN, Evaluations
 from ding_lite.results.table import Table, show_number
@@ -48,14 +56,6 @@ from ding_lite.utils.logger import console
 from ding_lite.utils.passwords import hide_passwords
 from ding_lite.utils.ranks.launch_environment import check_processes
 from ding_lite.utils.registry import UserError, load_extra
-from ding_lite.utils.run_process import (
-    RunProcess,
-    SubmittedRun,
-    open_cluster,
-    passing_signals_on,
-    process_words,
-    start_run,
-)
 from ding_lite.utils.tree import dotted_items
 
 PERIOD = 0.5  # seconds between two checks of the runs

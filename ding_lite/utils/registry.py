@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import importlib.util
 import re
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
-from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -90,17 +90,30 @@ def place_of(error: BaseException) -> str:
     return f"{place[0]}, line {place[1]}: "
 
 
+@functools.cache
+def registered_names() -> Mapping[str, Mapping[str, str]]:
+    """Return the modules of this package that register classes, by the name of the registry's variable and the type."""
+    pattern = re.compile(r"""^@(\w+_REGISTRY)\.register\(["']([^"']+)["']\)""", re.MULTILINE)
+    modules: dict[str, dict[str, str]] = {}
+    package = Path(__file__).parents[1]
+    for path in sorted(package.rglob("*.py")):
+        module = ".".join((package.name, *path.relative_to(package).with_suffix("").parts))
+        for variable, name in pattern.findall(path.read_text(encoding="utf-8")):
+            modules.setdefault(variable, {})[name] = module
+    return modules
+
+
 class Registry(MutableMapping[str, type[Any]]):
     """Maps names, which the `type` keys of a config use, to classes.
 
-    The classes of `package` need no import and no entry in any list. Their names are read from the text of the
-    package's files, and a file is imported when one of its names is looked up.
+    The classes of this package need no import and no entry in any list. Their names are read from the text of its
+    files, and a file is imported when one of its names is looked up.
 
     Args:
         kind: what the classes are, for messages.
         import_key: the key of a config that lists modules to import, for messages; empty: there is none.
-        package: the package whose files register classes with `@variable.register("name")`; empty: there is none.
-        variable: the name of this registry in these files.
+        variable: the name of this registry in the files of this package that register classes with
+            `@variable.register("name")`; empty: there is none.
 
     Example::
 
@@ -108,22 +121,14 @@ class Registry(MutableMapping[str, type[Any]]):
         class DQNPolicy(Policy): ...
     """
 
-    def __init__(self, kind: str, import_key: str = "", package: str = "", variable: str = "") -> None:
-        self.kind, self.import_key = kind, import_key
-        self._package, self._variable = package, variable
+    def __init__(self, kind: str, import_key: str = "", variable: str = "") -> None:
+        self.kind, self.import_key, self._variable = kind, import_key, variable
         self._classes: dict[str, type[Any]] = {}
 
-    @cached_property
-    def _modules(self) -> dict[str, str]:
-        """The modules that register the names of the package."""
-        spec = importlib.util.find_spec(self._package) if self._package else None
-        pattern = re.compile(rf"""^@{self._variable}\.register\(["']([^"']+)["']\)""", re.MULTILINE)
-        modules: dict[str, str] = {}
-        for folder in map(Path, spec.submodule_search_locations or () if spec else ()):
-            for path in sorted(folder.rglob("*.py")):
-                module = ".".join((self._package, *path.relative_to(folder).with_suffix("").parts))
-                modules |= dict.fromkeys(pattern.findall(path.read_text(encoding="utf-8")), module)
-        return modules
+    @property
+    def _modules(self) -> Mapping[str, str]:
+        """The modules that register the names of this package."""
+        return registered_names().get(self._variable, {})
 
     def __getitem__(self, name: str) -> type[Any]:
         if name not in self._classes:
@@ -140,10 +145,10 @@ class Registry(MutableMapping[str, type[Any]]):
         return name in self._classes or name in self._modules
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._modules | self._classes)
+        return iter(dict.fromkeys([*self._modules, *self._classes]))
 
     def __len__(self) -> int:
-        return len(self._modules | self._classes)
+        return len(self._modules.keys() | self._classes)
 
     def imported(self) -> Mapping[str, type[Any]]:
         """Return the classes that are registered without a further import, by their names."""
@@ -194,14 +199,12 @@ def _same_definition(one: type, other: type) -> bool:
 
 
 ENV_REGISTRY = Registry("environment", "env.import_names")
-POLICY_REGISTRY = Registry("policy", "policy.import_names", "ding_lite.policy", "POLICY_REGISTRY")
-MODEL_REGISTRY = Registry("model", "policy.import_names", "ding_lite.model", "MODEL_REGISTRY")
-ENCODER_REGISTRY = Registry("policy.model.encoder", "policy.import_names", "ding_lite.model", "ENCODER_REGISTRY")
-BUFFER_REGISTRY = Registry("replay buffer", "policy.import_names", "ding_lite.worker", "BUFFER_REGISTRY")
-REWARD_MODEL_REGISTRY = Registry(
-    "reward model", "reward_model.import_names", "ding_lite.reward_model", "REWARD_MODEL_REGISTRY"
-)
-TRACKER_REGISTRY = Registry("tracker", "", "ding_lite.entry", "TRACKER_REGISTRY")
+POLICY_REGISTRY = Registry("policy", "policy.import_names", "POLICY_REGISTRY")
+MODEL_REGISTRY = Registry("model", "policy.import_names", "MODEL_REGISTRY")
+ENCODER_REGISTRY = Registry("policy.model.encoder", "policy.import_names", "ENCODER_REGISTRY")
+BUFFER_REGISTRY = Registry("replay buffer", "policy.import_names", "BUFFER_REGISTRY")
+REWARD_MODEL_REGISTRY = Registry("reward model", "reward_model.import_names", "REWARD_MODEL_REGISTRY")
+TRACKER_REGISTRY = Registry("tracker", "", "TRACKER_REGISTRY")
 REGISTRIES = {
     "policies": POLICY_REGISTRY,
     "models": MODEL_REGISTRY,

@@ -5,16 +5,17 @@ from typing import TYPE_CHECKING
 from ding_lite.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from ding_lite.offline.dataset import OfflineDataset as OfflineDataset
+    from ding_lite.offline.dataset import read_dataset as read_dataset
+    from ding_lite.offline.files import DatasetError as DatasetError
+    from ding_lite.offline.loader import LoaderError as LoaderError
+    from ding_lite.offline.loader import OfflineLoader as OfflineLoader
+    from ding_lite.offline.sqil import SQILReplayBuffer as SQILReplayBuffer
     from ding_lite.worker.collector import Player as Player
     from ding_lite.worker.collector import SampleCollector as SampleCollector
     from ding_lite.worker.episode_collector import EpisodeCollector as EpisodeCollector
     from ding_lite.worker.evaluator import Evaluator as Evaluator
     from ding_lite.worker.learner import Learner as Learner
-    from ding_lite.worker.offline.dataset import OfflineDataset as OfflineDataset
-    from ding_lite.worker.offline.dataset import read_dataset as read_dataset
-    from ding_lite.worker.offline.files import DatasetError as DatasetError
-    from ding_lite.worker.offline.loader import LoaderError as LoaderError
-    from ding_lite.worker.offline.loader import OfflineLoader as OfflineLoader
     from ding_lite.worker.replay.buffer import ReplayBuffer as ReplayBuffer
     from ding_lite.worker.replay.buffer import SequenceReplayBuffer as SequenceReplayBuffer
     from ding_lite.worker.replay.buffer import TransitionView as TransitionView
@@ -26,6 +27,5 @@ if TYPE_CHECKING:
     from ding_lite.worker.replay.prioritized import SumTree as SumTree
     from ding_lite.worker.replay.ring import Ring as Ring
     from ding_lite.worker.replay.sequence import SequenceView as SequenceView
-    from ding_lite.worker.replay.sqil import SQILReplayBuffer as SQILReplayBuffer
 else:
     __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -21,9 +21,9 @@ import gymnasium
 import numpy as np
 import torch
 
+from ding_lite.actors.actor_process import Actor
+from ding_lite.actors.actors import connect
 from ding_lite.entry import Callback, serial_pipeline
-from ding_lite.entry.actor_process import Actor
-from ding_lite.entry.actors import connect
 from ding_lite.model import DQN
 
 N_SAMPLE = 64  # env steps of a rollout

@@ -25,9 +25,9 @@ import numpy as np
 import torch
 
 from ding_lite.entry import Callback, collect_demo_data, evaluate_checkpoint, serial_pipeline, serial_pipeline_offline
+from ding_lite.offline.files import open_columns, write_columns
 from ding_lite.utils import save_checkpoint
 from ding_lite.utils.tree import tree_map
-from ding_lite.worker.offline.files import open_columns, write_columns
 from tests.benchmarks.settings import limit_threads
 from tests.distributed.launcher import ROOT
 

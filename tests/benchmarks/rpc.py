@@ -77,7 +77,8 @@ def worker(way: str, steps: int, path: str) -> None:
     """One process of one way."""
     from torch.distributed import rpc
 
-    from ding_lite.entry import experiment, serial_entry, serial_entry_rpc
+    from ding_lite.observers import serial_entry_rpc
+    from ding_lite.run import experiment, serial_entry
     from ding_lite.utils import DDPContext, allreduce_data, get_rank, get_world_size
     from ding_lite.utils.ranks import flat_parameters
     from dizoo.classic_control.cartpole.config.cartpole_pg_config import create_config, main_config

@@ -98,8 +98,8 @@ def watched_run(name: str) -> tuple[Any, Spans, list[tuple[int, float]]]:
     """Train a task, and return its policy, when methods ran, and when the gradient of which parameter was there."""
     from ding_lite.config import read_pair
     from ding_lite.entry import serial_pipeline
-    from ding_lite.entry.keeper import RunKeeper
     from ding_lite.policy import Policy
+    from ding_lite.run.keeper import RunKeeper
     from ding_lite.torch_utils.optimizer_step import OptimizerStep
     from ding_lite.worker.collector import SampleCollector
     from ding_lite.worker.evaluator import Evaluator

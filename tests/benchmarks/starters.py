@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from ding_lite.cli.starter import write_starter
 from ding_lite.config import read_config
 from ding_lite.entry import Callback
-from ding_lite.entry.pipelines import find_pipeline
+from ding_lite.run.pipelines import find_pipeline
 from ding_lite.utils import POLICY_REGISTRY, ConfigError
 
 GOALS = {  # mean return, and the env steps within which it should be reached

@@ -97,8 +97,8 @@ def compare(name: str, ranks: int, sides: Any, args: argparse.Namespace) -> str:
 
 def checkpoint_share(task: str, seconds: float) -> str:
     """Train a while with a full replay buffer, save, and return a line of the table."""
-    from ding_lite.entry.experiment import Experiment
-    from ding_lite.entry.setup import prepare_run
+    from ding_lite.run.experiment import Experiment
+    from ding_lite.run.setup import prepare_run
     from tests.benchmarks.ours import make_config
     from tests.benchmarks.settings import TASKS, DQNTask, limit_threads
 

@@ -1,5 +1,5 @@
-"""Tests of commands start as those of tests/entry do."""
+"""Tests of commands start as those of tests/run do."""
 
-from tests.entry.conftest import empty_directory, nothing_starts, one_thread, run_directory, trained
+from tests.run.conftest import empty_directory, nothing_starts, one_thread, run_directory, trained
 
 __all__ = ["empty_directory", "nothing_starts", "one_thread", "run_directory", "trained"]

@@ -13,8 +13,8 @@ from ding_lite.config import compile_config, save_config
 from ding_lite.utils import save_checkpoint
 from tests.cli.commands import mistake
 from tests.distributed.launcher import ROOT, run_forked
-from tests.entry.data_sets import offline_pair, record_cartpole
-from tests.entry.helpers import CONFIG, SHORT, result
+from tests.offline.data_sets import offline_pair, record_cartpole
+from tests.run.helpers import CONFIG, SHORT, result
 
 ATARI = ROOT / "dizoo" / "atari" / "pong_dqn_ddp_config.py"
 

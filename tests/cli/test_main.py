@@ -14,7 +14,7 @@ import ding_lite
 from ding_lite.cli.main import main
 from ding_lite.cli.parsers import COMMANDS, create_parser, help_line, load_command, overview
 from tests.distributed.launcher import clean_environment
-from tests.entry.helpers import CONFIG
+from tests.run.helpers import CONFIG
 
 UNBROKEN = ("  -s SEED [SEED ...]", "      -c dizoo/", "      dizoo/")  # three names of one option, and long paths
 

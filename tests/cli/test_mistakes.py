@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-import ding_lite.entry.setup as entry_setup
+import ding_lite.run.setup as entry_setup
 from tests.cli.commands import mistake
 from tests.distributed.launcher import ROOT
-from tests.entry.helpers import CONFIG
+from tests.run.helpers import CONFIG
 
 ATARI = ROOT / "dizoo" / "atari" / "pong_dqn_ddp_config.py"
 # Each line: the words of a command, and a part of the error.

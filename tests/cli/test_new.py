@@ -13,7 +13,7 @@ from ding_lite.cli.starter import write_starter
 from ding_lite.config import compile_config, read_saved_run
 from ding_lite.utils import POLICY_REGISTRY
 from tests.distributed.launcher import ROOT
-from tests.entry.helpers import CONFIG, result
+from tests.run.helpers import CONFIG, result
 
 OFFLINE = [name for name, cls in POLICY_REGISTRY.items() if cls.learns_from == "dataset"]
 FIT = {"Box": "Pendulum-v1", "Discrete": "CartPole-v1"}

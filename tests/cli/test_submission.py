@@ -12,7 +12,7 @@ import pytest
 from ding_lite.utils.registry import UserError
 from tests.cli.commands import call
 from tests.distributed.launcher import ROOT, finish, run_forked, start_forked
-from tests.entry.helpers import CONFIG, SHORT, metrics, result
+from tests.run.helpers import CONFIG, SHORT, metrics, result
 from tests.survival.common import wait_until
 
 QUICK = [*SHORT[1:], "env.stop_value=None"]

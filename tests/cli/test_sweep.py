@@ -9,7 +9,7 @@ import pytest
 
 from ding_lite.utils.registry import UserError
 from tests.cli.commands import call
-from tests.entry.helpers import CONFIG
+from tests.run.helpers import CONFIG
 
 RATE = "policy.learn.learning_rate=1e-4..1e-2:log"
 

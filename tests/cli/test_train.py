@@ -14,7 +14,7 @@ import pytest
 
 from tests.cli.commands import mistake
 from tests.distributed.launcher import finish, free_port, run_forked, start, start_forked
-from tests.entry.helpers import CONFIG, SHORT, result
+from tests.run.helpers import CONFIG, SHORT, result
 from tests.survival.common import wait_until
 
 QUICK = [*SHORT[1:], "env.stop_value=None"]

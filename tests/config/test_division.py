@@ -6,9 +6,10 @@ import pytest
 from easydict import EasyDict
 
 from ding_lite.config import compile_config
-from ding_lite.config.shapes import ENVS, PARTS, divide, share
+from ding_lite.config.shapes import ENVS, PARTS, divide
 from ding_lite.utils import ConfigError
 from ding_lite.utils.key import get_key
+from ding_lite.utils.ranks.launch_environment import share
 from ding_lite.utils.registry import POLICY_REGISTRY
 from tests.distributed import parity
 from tests.distributed.test_parity import PROBLEMS

@@ -10,7 +10,7 @@ import pytest
 
 from ding_lite.config import compile_config
 from ding_lite.config.unread import unread_keys
-from ding_lite.entry import setup
+from ding_lite.run import setup
 from ding_lite.utils.registry import ENV_REGISTRY, POLICY_REGISTRY, REWARD_MODEL_REGISTRY
 
 CLASSES = {

@@ -22,13 +22,13 @@ from torch import Tensor, nn
 
 from ding_lite.config import compile_config, set_shapes
 from ding_lite.envs import check_env, create_vector_env
+from ding_lite.offline.dataset import SequenceDataset
 from ding_lite.policy import Policy
 from ding_lite.torch_utils.normalizer import active_agents
 from ding_lite.utils import DDPContext, get_rank, get_world_size
 from ding_lite.utils.registry import BUFFER_REGISTRY, ENV_REGISTRY, POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import EpisodeCollector, SampleCollector
-from ding_lite.worker.offline.dataset import SequenceDataset
 from tests.toys import Toy
 
 NUM_ENVS, NUM_STEPS, STEPS = 6, 12, 3

@@ -19,7 +19,9 @@ from easydict import EasyDict
 from torch import Tensor
 
 from ding_lite.entry import serial_pipeline_rpc
-from ding_lite.entry.serial_entry_rpc import (
+from ding_lite.envs import derive_seeds
+from ding_lite.model.vac import PG
+from ding_lite.observers.serial_entry_rpc import (
     AGENT,
     Observer,
     RemoteCollector,
@@ -28,10 +30,8 @@ from ding_lite.entry.serial_entry_rpc import (
     find_encoder,
     result,
 )
-from ding_lite.entry.setup import prepare_run
-from ding_lite.envs import derive_seeds
-from ding_lite.model.vac import PG
 from ding_lite.policy import PGPolicy
+from ding_lite.run.setup import prepare_run
 from ding_lite.utils import ENV_REGISTRY, MODEL_REGISTRY, DDPContext, UserError
 from ding_lite.utils.ranks.collectives import alone
 from ding_lite.utils.ranks.interrupt import InterruptGuard

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from ding_lite.entry.setup import check_same_config
+from ding_lite.run.setup import check_same_config
 from ding_lite.utils import UserError, get_rank
 from tests.distributed.launcher import finish, free_port, start_forked
 from tests.distributed.on_ranks import call_on_ranks
-from tests.entry.helpers import CONFIG
+from tests.run.helpers import CONFIG
 
 SIZE = 3
 CFG: dict[str, Any] = {

@@ -13,7 +13,7 @@ from ding_lite.entry import collect_demo_data
 from ding_lite.model import DQN
 from ding_lite.worker import DatasetError
 from tests.distributed.on_ranks import call_on_ranks
-from tests.entry.helpers import pair
+from tests.run.helpers import pair
 
 
 def record() -> tuple[dict[str, Any], str]:

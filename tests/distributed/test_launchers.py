@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.distributed.launcher import Forked, finish, free_port, start_forked
-from tests.entry.helpers import CONFIG, last_checkpoint, result
 from tests.policy.helpers import parameter_hash
+from tests.run.helpers import CONFIG, last_checkpoint, result
 
 MAIN = """
 main_config.update(exp_name="run", seed=7)

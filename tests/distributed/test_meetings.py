@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ding_lite import entry
-from ding_lite.entry.experiment import Experiment
+from ding_lite.run.experiment import Experiment
 from ding_lite.utils.ranks.machine_group import machine_group
 from tests.distributed.on_ranks import call_on_ranks
 from tests.policy.helpers import parameter_hash

@@ -12,9 +12,9 @@ import pytest
 
 from ding_lite.utils import ConfigError, get_rank
 from tests.distributed.on_ranks import call_on_ranks
-from tests.entry.data_sets import record_cartpole, run_offline
-from tests.entry.helpers import result
+from tests.offline.data_sets import record_cartpole, run_offline
 from tests.policy.helpers import parameter_hash
+from tests.run.helpers import result
 
 ROWS = 601  # 300 for each rank, one is left out
 PER_EPOCH = 10  # batches of 32 of a rank's 300 transitions, the last of 12

@@ -10,8 +10,8 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader
 
 from ding_lite.utils import get_rank
+from tests.dataset.test_rollout_dataset import hashes, make
 from tests.distributed.on_ranks import call_on_ranks
-from tests.entry.test_rollout_dataset import hashes, make
 from tests.policy.helpers import parameter_hash
 
 STEPS = 8

@@ -16,15 +16,15 @@ import torch
 from torch import nn
 
 from ding_lite.entry import serial_pipeline_rpc
-from ding_lite.entry.serial_entry_rpc import find_encoder
+from ding_lite.observers.serial_entry_rpc import find_encoder
 from ding_lite.utils import ConfigError
 from dizoo.classic_control.cartpole.config.cartpole_pg_rpc_config import create_config, main_config
 from tests.distributed.launcher import ROOT, finish, launch, run_ranks, start_by_hand
 from tests.distributed.on_ranks import call_on_ranks
 from tests.distributed.rpc_ranks import compare_all
-from tests.entry.helpers import last_checkpoint, metrics
-from tests.entry.helpers import result as read_result
 from tests.policy.actors import make_actor
+from tests.run.helpers import last_checkpoint, metrics
+from tests.run.helpers import result as read_result
 
 ME = ["-m", "tests.distributed.rpc_ranks"]
 CONFIG = ROOT / "dizoo" / "classic_control" / "cartpole" / "config" / "cartpole_pg_rpc_config.py"

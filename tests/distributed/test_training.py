@@ -19,8 +19,8 @@ from ding_lite.utils import POLICY_REGISTRY, get_rank, load_checkpoint
 from dizoo.classic_control.cartpole.config.cartpole_dqn_config import create_config, main_config
 from tests.distributed.launcher import ROOT, finish, free_port, run_ranks, start
 from tests.distributed.on_ranks import call_on_ranks
-from tests.entry.helpers import last_checkpoint, metrics, result
 from tests.policy.helpers import parameter_hash
+from tests.run.helpers import last_checkpoint, metrics, result
 from tests.survival.common import wait_until
 
 CARTPOLE = ROOT / "dizoo" / "classic_control" / "cartpole" / "config" / "cartpole_dqn_config.py"

@@ -13,7 +13,7 @@ from tests.distributed.launcher import run_ranks
 from tests.dizoo.extras import needs
 from tests.docs.test_docs import ROOT, blocks
 from tests.docs.test_extending import write_files
-from tests.entry.helpers import metrics, result
+from tests.run.helpers import metrics, result
 
 PAGE = ROOT / "docs" / "callbacks.md"
 

@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 from tests.distributed.launcher import finish, run_forked, start
-from tests.entry.helpers import result as result_of
+from tests.run.helpers import result as result_of
 
 ROOT = Path(__file__).parents[2]
 TABLE = re.compile(r"(?:^\|.*\n)+", re.M)

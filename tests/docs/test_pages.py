@@ -14,8 +14,8 @@ import torch
 from tests.distributed.launcher import ROOT, finish, run_forked, run_ranks, start
 from tests.docs.test_docs import BLOCK, blocks, follow, run
 from tests.docs.test_extending import write_files
-from tests.entry.helpers import CONFIG, SHORT, metrics, result
-from tests.entry.helpers import run as train
+from tests.run.helpers import CONFIG, SHORT, metrics, result
+from tests.run.helpers import run as train
 
 DATASETS, OFFLINE = ROOT / "docs/datasets.md", ROOT / "docs/offline.md"
 COURIER = ROOT / "docs/tutorials/own_environment.md"

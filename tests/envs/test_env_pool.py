@@ -14,8 +14,8 @@ from ding_lite.envs.restorable import RestorableVectorEnv
 from ding_lite.utils import ConfigError
 from ding_lite.utils.tree import tree_leaves
 from dizoo.atari.envs.atari_env import AtariEnv  # registers itself
-from tests.entry.helpers import result, run
 from tests.envs.test_vector_env import env_config
+from tests.run.helpers import result, run
 
 pytest.importorskip("envpool")
 

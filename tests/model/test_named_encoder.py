@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.config import compile_config
-from ding_lite.entry.setup import prepare_run
 from ding_lite.model import DQN, VAC, FCEncoder, IMPALAConvEncoder, create_encoder
+from ding_lite.run.setup import prepare_run
 from ding_lite.utils import ENCODER_REGISTRY, ConfigError
 from ding_lite.utils.registry import EncoderChoice
 from tests.model.models import HYBRID, HYBRID_MODELS, MODELS, build

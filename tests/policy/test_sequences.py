@@ -20,8 +20,8 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_leaves, tree_map
 from ding_lite.worker import SampleCollector
 from tests.distributed import parity
-from tests.entry.helpers import result
 from tests.policy.helpers import same_tree
+from tests.run.helpers import result
 
 memory_ppo_config, memory_r2d2_config = (
     import_module(f"dizoo.memory.config.{name}") for name in ("memory_ppo_config", "memory_r2d2_config")

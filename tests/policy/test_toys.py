@@ -12,8 +12,8 @@ import pytest
 
 from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.utils.registry import ENV_REGISTRY
-from tests.entry.helpers import metrics, result
 from tests.policy.actors import Corridor, MaskedMatch, Match
+from tests.run.helpers import metrics, result
 
 # Random play is worth about 0.15, below -1 in the corridor, whose best return is 0.6, and 0.42.
 TASKS = {"hybrid": (Match, 0.8), "corridor": (Corridor, 0.59), "masked": (MaskedMatch, 0.95)}  # and their goals

@@ -9,9 +9,9 @@ import pytest
 from ding_lite.results.cleaning import find_checkpoints, find_unevaluated, list_runs, remove, size_of
 from ding_lite.results.run import find_directories, read_run
 from ding_lite.utils.registry import UserError
-from tests.entry.helpers import last_checkpoint
-from tests.entry.helpers import run as train
 from tests.results.helpers import write_run
+from tests.run.helpers import last_checkpoint
+from tests.run.helpers import run as train
 
 
 def add_checkpoints(run: Path) -> Path:

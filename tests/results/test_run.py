@@ -10,8 +10,8 @@ import pytest
 from ding_lite.results.run import Evaluations, RecordReader, check_figure, find_runs, read_origins, read_run
 from ding_lite.utils.directory_lock import lock_directory, unlock_directory
 from ding_lite.utils.registry import UserError
-from tests.entry.helpers import run as train
 from tests.results.helpers import RETURNS, START, write_records, write_run
+from tests.run.helpers import run as train
 
 
 def test_a_real_run_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

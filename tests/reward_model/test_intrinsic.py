@@ -16,8 +16,8 @@ from ding_lite.entry import serial_pipeline_reward_model_offpolicy
 from ding_lite.policy import DQNPolicy
 from ding_lite.utils.key import declared_keys, default_values
 from ding_lite.utils.registry import REWARD_MODEL_REGISTRY, ConfigError
-from tests.entry.test_resume import last_state
 from tests.reward_model.test_runs import pair
+from tests.run.test_resume import last_state
 from tests.survival.common import differences
 
 KINDS = ["rnd", "icm"]

@@ -16,7 +16,7 @@ from ding_lite.reward_model import RewardModel, RndRewardModel
 from ding_lite.torch_utils.networks import checksum_networks
 from ding_lite.utils import CheckpointError, ConfigError, get_rank, load_checkpoint
 from tests.distributed.on_ranks import call_on_ranks
-from tests.entry.helpers import metrics
+from tests.run.helpers import metrics
 
 MAIN: dict[str, Any] = dict(
     exp_name="run",

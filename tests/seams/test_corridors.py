@@ -17,15 +17,15 @@ import torch
 
 from ding_lite.cli.main import main
 from ding_lite.entry import Callback, serial_pipeline
-from ding_lite.entry.callbacks import WatchedRun
 from ding_lite.envs import EnvError, check_env, create_vector_env, restorable
+from ding_lite.run.callbacks import WatchedRun
 from ding_lite.utils import ConfigError, UserError
 from tests.distributed.launcher import ROOT, run_forked
 from tests.distributed.on_ranks import call_on_ranks
-from tests.entry.conftest import empty_directory
-from tests.entry.helpers import metrics, result
 from tests.envs.test_vector_env import env_config
 from tests.policy.helpers import parameter_hash
+from tests.run.conftest import empty_directory
+from tests.run.helpers import metrics, result
 from tests.seams import corridors
 
 ID = f"{corridors.__name__}:Corridor-v0"

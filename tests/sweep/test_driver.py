@@ -16,13 +16,13 @@ pytest.importorskip("optuna")
 from optuna.trial import Trial, TrialState
 
 from ding_lite.config import read_pair
+from ding_lite.launch import run_process
 from ding_lite.results.run import Evaluations
 from ding_lite.sweep import driver, study
 from ding_lite.sweep.driver import MARKS, MAX_FAILURES, Sweep
 from ding_lite.sweep.study import read_words
-from ding_lite.utils import run_process
 from ding_lite.utils.registry import UserError
-from tests.entry.helpers import CONFIG
+from tests.run.helpers import CONFIG
 from tests.sweep.helpers import FakeRun
 
 RATE = "policy.learn.learning_rate"

@@ -20,7 +20,7 @@ from optuna.trial import TrialState
 from ding_lite.config import compile_config, read_config
 from ding_lite.sweep.driver import draw_pictures, tabulate, write_outcome
 from ding_lite.sweep.study import ERROR, SharedStudy, open_study, read_words, to_words
-from tests.entry.helpers import CONFIG
+from tests.run.helpers import CONFIG
 
 RATE, SIZE = "policy.learn.learning_rate", "policy.learn.batch_size"
 WORDS = [f"{RATE}=1e-4..1e-2:log", f"{SIZE}=16,32"]

@@ -17,8 +17,8 @@ from ding_lite.torch_utils.cuda_graph import WARM_UP, CudaGraphs
 from ding_lite.torch_utils.networks import checksum_networks
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import PrioritizedReplayBuffer, ReplayBuffer, UniformReplayBuffer
-from tests.entry.helpers import run
 from tests.policy.helpers import make_batch, make_cfg
+from tests.run.helpers import run
 from tests.worker.replay.history import History
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

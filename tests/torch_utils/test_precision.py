@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ding_lite.torch_utils import precision
-from tests.entry.helpers import result, run
+from tests.run.helpers import result, run
 
 CPU = torch.device("cpu")
 

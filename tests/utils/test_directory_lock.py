@@ -16,8 +16,8 @@ from ding_lite.utils import CheckpointError, ConfigError, open_exp_dir, save_che
 from ding_lite.utils.checkpoint.run_directory import release_exp_dir
 from ding_lite.utils.directory_lock import is_active, lock_directory, unlock_directory
 from tests.distributed.launcher import finish, run_forked, start_forked
-from tests.entry.helpers import CONFIG, SHORT, last_checkpoint, result
 from tests.results.helpers import write_run
+from tests.run.helpers import CONFIG, SHORT, last_checkpoint, result
 from tests.survival.common import wait_until
 
 

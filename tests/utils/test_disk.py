@@ -18,7 +18,7 @@ ENCLOSE = ["unshare", "--user", "--map-root-user", "--mount"]
 FILES = 12  # inodes that a short run needs at most
 SCRIPT = f"""
 import os, subprocess, sys, tempfile
-from tests.entry.helpers import run
+from tests.run.helpers import run
 
 def attempt(folder):
     try:

@@ -13,7 +13,7 @@ import torch
 import ding_lite
 from ding_lite.results.run import describe_origin, read_origins
 from tests.distributed.launcher import run_forked
-from tests.entry.helpers import CONFIG, SHORT
+from tests.run.helpers import CONFIG, SHORT
 
 
 def git(*words: str) -> str:

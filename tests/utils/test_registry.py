@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import subprocess
 import sys
 from pathlib import Path
 
@@ -81,25 +81,20 @@ def test_only_a_module_that_an_extra_installs_is_a_missing_extra(
     sys.modules.pop("own", None)
 
 
-def test_a_file_of_the_package_is_imported_when_its_name_is_looked_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    family = tmp_path / "registry_test_zoo" / "cats"
-    family.mkdir(parents=True)
-    text = "from ding_lite.utils.registry import Registry\nZOO = Registry('animal', '', 'registry_test_zoo', 'ZOO')\n"
-    (family.parent / "__init__.py").write_text(text)
-    (family / "__init__.py").touch()
-    for name in ("lion", "tiger"):
-        file = f"from registry_test_zoo import ZOO\n@ZOO.register('{name}')\nclass {name.title()}: ...\n"
-        (family / f"{name}.py").write_text(file)
-    monkeypatch.syspath_prepend(tmp_path)
-    zoo = importlib.import_module("registry_test_zoo").ZOO
-    assert sorted(zoo) == ["lion", "tiger"]
-    assert len(zoo) == 2
-    assert "cat" not in zoo
-    assert "registry_test_zoo.cats.lion" not in sys.modules
-    assert zoo.find("lion").__name__ == "Lion"
-    with pytest.raises(ConfigError, match=r"^animal 'tiger' is the name of registry_test_zoo\.cats\.tiger\.Tiger: "):
-        zoo.register("tiger")(type("Impostor", (), {"__module__": "zoo"}))
-    for name in [name for name in sys.modules if name.startswith("registry_test_zoo")]:
-        monkeypatch.delitem(sys.modules, name)
+def test_a_file_of_the_package_is_imported_when_its_name_is_looked_up() -> None:
+    code = """
+import subprocess
+import sys
+from ding_lite.utils.registry import POLICY_REGISTRY as policies, ConfigError
+assert "dqn" in policies and "cat" not in policies and len(policies) == len([*policies]) > 40
+assert "ding_lite.policy.value.dqn" not in sys.modules
+assert policies.find("dqn").__name__ == "DQNPolicy"
+assert "ding_lite.policy.value.iqn" not in sys.modules
+try:
+    policies.register("iqn")(type("Impostor", (), {"__module__": "zoo"}))
+except ConfigError as error:
+    print(error)
+"""
+    run = subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True, text=True)
+    message = "policy 'iqn' is the name of ding_lite.policy.value.iqn.IQNPolicy: choose another one for zoo.Impostor."
+    assert run.stdout == f"{message}\n", run.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
@@ -14,6 +15,7 @@ from ding_lite.utils.ranks.heartbeat import progress, stop_requested
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # SLURM can send SIGUSR1 before a time limit
 INTERRUPTED = "Interrupted."
+PR_SET_PDEATHSIG = 1  # option of Linux's prctl: the signal to receive when the parent ends
 
 
 @contextmanager
@@ -98,3 +100,20 @@ class InterruptGuard:
                 name = signal.Signals(signum).name
                 with suppress(OSError):  # os.write, because print is not reentrant
                     os.write(2, f"\n{name}: stopping after this iteration; Ctrl-C quits at once.\n".encode())
+
+
+def end_with_parent(signum: int, parent: int) -> None:
+    """Let the kernel send this process a signal when its parent ends, even if the parent is killed by SIGKILL.
+
+    If the parent has ended already, this process ends immediately, without cleaning up. On systems other than Linux
+    that is all that happens.
+
+    To the kernel, the parent ends when the thread that started this process ends. That thread must therefore live as
+    long as this process. An exec keeps the setting; processes that this one forks do not inherit it.
+
+    `parent` is its process id, which the parent itself asked for with `os.getpid()`.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signum)
+    if os.getppid() != parent:  # the parent ended before prctl was called
+        os._exit(1)

@@ -230,3 +230,10 @@ def record_cause(
         report = {"message": cause, "extraInfo": more}
         with suppress(OSError), open(path, "w") as file:
             json.dump({"message": report}, file)
+
+
+def share(total: int, rank: int, ranks: int) -> range:
+    """Return which of `total` things a rank has: they are dealt in order, and ranks differ by one at most."""
+    quotient, more = divmod(total, ranks)
+    first = rank * quotient + min(rank, more)
+    return range(first, first + quotient + (rank < more))

@@ -27,12 +27,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ding_lite.actors.actor_rings import ActorRings
 from ding_lite.rl_utils.common import discounts, nstep_sums
 from ding_lite.torch_utils.cuda_graph import CudaGraphs
 from ding_lite.utils.registry import BUFFER_REGISTRY, ConfigError
 from ding_lite.utils.schedule import Scheduled
 from ding_lite.utils.tree import tree_map
-from ding_lite.worker.replay.actor_rings import ActorRings
 from ding_lite.worker.replay.ring import Ring, Sampler, View
 from ding_lite.worker.replay.sequence import SequenceView
 from ding_lite.worker.replay.state import load_replay_state, replay_state

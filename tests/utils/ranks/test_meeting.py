@@ -115,7 +115,7 @@ def test_ranks_with_different_versions_do_not_start() -> None:
     )
 
 
-LAUNCH = "import sys; from ding_lite.entry.launcher import run_ranks; sys.exit(run_ranks(sys.argv[1:], 2, 0))"
+LAUNCH = "import sys; from ding_lite.launch.launcher import run_ranks; sys.exit(run_ranks(sys.argv[1:], 2, 0))"
 JOIN = """
 import os
 from ding_lite.utils import DDPContext, allreduce_data
@@ -147,7 +147,7 @@ def listeners(pid):
 LISTEN = (
     LISTENERS
     + """
-from ding_lite.entry.serial_entry_rpc import RPCLink
+from ding_lite.observers.serial_entry_rpc import RPCLink
 from ding_lite.utils import DDPContext, allreduce_data
 from tests.distributed.launcher import say
 

@@ -78,7 +78,7 @@ def test_rank_0_of_one_machine_hands_out_a_secret_unless_there_is_one(
 
 
 SHOW = "import os, sys; sys.stdout.write(os.environ['DING_LITE_SECRET'] + chr(10))"
-LAUNCH = "import sys; from ding_lite.entry.launcher import run_ranks; sys.exit(run_ranks(sys.argv[1:], 2, 0))"
+LAUNCH = "import sys; from ding_lite.launch.launcher import run_ranks; sys.exit(run_ranks(sys.argv[1:], 2, 0))"
 
 
 def test_our_launcher_gives_its_ranks_a_new_secret_or_that_of_the_user() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from ding_lite.entry.setup import prepare_run
+from ding_lite.run.setup import prepare_run
 from ding_lite.utils.registry import BUFFER_REGISTRY, ConfigError
 from ding_lite.utils.schedule import Scheduled
 from ding_lite.worker import (

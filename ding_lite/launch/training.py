@@ -1,0 +1,122 @@
+"""Training from Python: `ding_lite.train(config)` trains a config and returns the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ding_lite.config import find_policy, replace_values
+from ding_lite.config.schema import PIPELINE_OF, TOP_KEYS
+from ding_lite.policy import Policy
+from ding_lite.results.run import Run, read_run
+from ding_lite.run.callbacks import Callback
+from ding_lite.run.pipelines import limits_for, load_pipeline, whole_limit
+from ding_lite.trained.agent import Agent, load
+from ding_lite.utils.checkpoint.run_directory import last_exp_dir, opened_exp_dirs
+from ding_lite.utils.ranks.collectives import all_gather_object, get_world_size
+from ding_lite.utils.registry import ConfigError, closest
+
+
+class TrainedRun:
+    """A run that has ended.
+
+    Args:
+        directory: its directory.
+        policy: the policy as the last iteration left it; None if the run was interrupted.
+    """
+
+    def __init__(self, directory: str, policy: Policy | None = None) -> None:
+        self.directory, self.policy = directory, policy
+
+    @cached_property
+    def _run(self) -> Run:
+        return read_run(self.directory)
+
+    @property
+    def result(self) -> Mapping[str, Any]:
+        """Content of result.json: counts, returns, seconds."""
+        return self._run.result
+
+    @property
+    def stop_reason(self) -> str:
+        """Why it ended: 'stop_value', 'interrupted', 'callback', or the limit that it reached."""
+        return str(self.result["stop_reason"])
+
+    @property
+    def best_return(self) -> float:
+        """Mean return of the best evaluation."""
+        return float(self.result["eval_return_best"])
+
+    @cached_property
+    def metrics(self) -> dict[str, NDArray[np.float64]]:
+        """The records of metrics.jsonl as columns of equal length, NaN where a record lacks a figure.
+
+        The keys are `envstep`, `train_iter`, `seconds`, `time`, and the names of figures, such as `eval/return_mean`. A
+        data frame of them is `pandas.DataFrame(run.metrics)`.
+        """
+        records = self._run.records
+        names = dict.fromkeys(name for record in records for name in record)
+        return {name: np.array([record.get(name) for record in records], np.float64) for name in names}
+
+    @cached_property
+    def agent(self) -> Agent:
+        """The best checkpoint as an agent, see `ding_lite.load`."""
+        return load(self.directory)
+
+    def __repr__(self) -> str:
+        return f"TrainedRun('{self.directory}': {self.stop_reason}, best return {self.best_return:.2f})"
+
+
+def train(
+    config: str | Path | tuple[dict[str, Any], dict[str, Any]],
+    seed: int | np.integer[Any] | None = None,
+    *,
+    max_env_step: int | None = None,
+    max_train_iter: int | None = None,
+    callbacks: Sequence[Callback] = (),
+    **overrides: Any,
+) -> TrainedRun:
+    """Train a config with the loop that its policy's class names.
+
+    Ctrl-C, or the stop button of a notebook, ends the run after the current iteration and saves a checkpoint; the
+    interrupted run is returned. To train on several processes, start the script with a launcher and call this inside
+    `DDPContext`.
+
+    Args:
+        config: path of a Python file with `main_config` and `create_config`, or this pair.
+        seed: used instead of the config's.
+        max_env_step: the run ends after this many env steps of all ranks; None: no limit.
+        max_train_iter: the run ends after this many learner iterations; None: no limit.
+        callbacks: are called at the events of the run, see `Callback`.
+        **overrides: values that replace the config's, as nested dicts such as `policy=dict(learn=dict(batch_size=32))`,
+            or by dotted keys in `**{"policy.learn.batch_size": 32}`.
+
+    Raises:
+        ConfigError: a mistake in the config, in a limit or in an override; nothing has started.
+    """
+    given = {"max_env_step": max_env_step, "max_train_iter": max_train_iter}
+    numbers = [name for name, value in overrides.items() if "." not in name and not isinstance(value, Mapping)]
+    for name in (name for name in numbers if name not in TOP_KEYS):
+        if hint := closest(name, (*given, "callbacks")):  # else the config says what it does not know
+            raise ConfigError(f"Unknown argument '{name}'.{hint}")
+    pair = replace_values(config, overrides)
+    pipeline = load_pipeline(PIPELINE_OF[find_policy(pair).learns_from])
+    given_limits = {name: whole_limit(name, limit) for name, limit in given.items() if limit is not None}
+    limits = limits_for(pipeline, given_limits)
+    opened = opened_exp_dirs()
+    try:
+        policy = pipeline(pair, int(seed) if isinstance(seed, np.integer) else seed, callbacks=callbacks, **limits)
+    except SystemExit:
+        if get_world_size() > 1 or opened_exp_dirs() == opened:
+            raise
+        run = TrainedRun(last_exp_dir())
+        if run.result.get("stop_reason") != "interrupted":
+            raise
+        return run
+    all_gather_object(None)  # no rank reads what rank 0 is still writing
+    return TrainedRun(last_exp_dir(), policy)

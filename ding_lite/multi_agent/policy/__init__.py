@@ -1,0 +1,1 @@
+"""Policies that know of several agents."""

@@ -1,0 +1,200 @@
+"""HAPPO (Kuba et al. 2022, arXiv:2109.11251): agents with policies of their own learn one after the other.
+
+The agents share a reward and the value V(s) of the state of the whole task. After a collect they are put into a random
+order, and each in turn takes the epochs of PPO, with the advantage A of all actions together and the factor F, by which
+the agents before it have made their actions more likely:
+
+    L_m = -mean min(r_m F_m A, clip(r_m, 1 - c, 1 + c) F_m A) - entropy_weight mean H(pi_m),
+    r_m = pi_m(a_m | o_m) / pi_m,old(a_m | o_m),   F_m = product of r_k over the agents k before m, after their epochs
+    L_V = value_weight / 2 mean max((V - R)^2, (V_old + clip(V - V_old, -c, c) - R)^2)
+
+A and the returns R are those of generalised advantage estimation, computed once for each collect. The critic takes a
+step with every minibatch, of whichever agent.
+
+Deviations from the paper: the agents have no memory; the value loss is clipped, values are normalised by the running
+mean and standard deviation of returns, and advantages by those of the collect, each as a key says.
+
+Logged figures, with `actor0_loss` and the like for each agent, and `critic_loss`, L_V:
+
+* `policy_loss`: L_m without the entropy. `entropy`: the mean of H, in nats.
+* `approx_kl`: the mean of log pi_old(a) - log pi(a). `clipfrac`: the share of the ratios beyond 1 +- clip_ratio.
+* `factor`: the mean of F, 1 for the first agent and about 1 for the others.
+* `explained_variance`: 1 - Var(R - V) / Var(R) of the collect's returns R and values V; 1 if V predicts R perfectly.
+
+Shapes: T steps, N environments, S = T N samples of a collect, B samples of a minibatch, M agents, A actions of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import gymnasium
+import torch
+from easydict import EasyDict
+from torch import Tensor, nn
+
+from ding_lite.multi_agent.model.agents import of_agent
+from ding_lite.policy.base import Policy
+from ding_lite.policy.policy_gradient.actor_critic import (
+    ValueUnits,
+    estimate_advantages,
+    estimate_values,
+    flatten_rows,
+    init_parameters,
+)
+from ding_lite.policy.policy_gradient.ppo import PPOPolicy
+from ding_lite.rl_utils.common import weighted_mean
+from ding_lite.rl_utils.distribution import log_prob, log_prob_entropy, sample
+from ding_lite.rl_utils.policy_gradient import clipped_objective, squared_value_error
+from ding_lite.torch_utils.minibatch import explained_variance, minibatches, normalize_parts, rank_sizes
+from ding_lite.torch_utils.normalizer import GLOBAL, active_agents
+from ding_lite.utils.key import Key
+from ding_lite.utils.registry import POLICY_REGISTRY
+from ding_lite.utils.tree import tree_map
+
+SHARED = (  # keys of PPO
+    *("epoch_per_collect", "clip_ratio", "dual_clip", "value_clip", "value_norm", "value_weight", "entropy_weight"),
+    *("ppo_param_init", "grad_clip_type"),
+)
+
+
+@POLICY_REGISTRY.register("happo")
+class HAPPOPolicy(Policy):
+    """HAPPO for several agents with discrete actions. Override `_actor_loss` or `_critic_loss` to change it."""
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="happo",
+        learn=dict(
+            **{key: PPOPolicy.config["learn"][key] for key in SHARED},
+            learning_rate=3e-4,
+            critic_learning_rate=Key(3e-4, "learning rate of the critic's optimizer", low=0, high=10**6),
+            adv_norm=Key(True, "normalise the advantages of a collect, over all ranks, to mean 0 and variance 1"),
+        ),
+        collect={key: PPOPolicy.config["collect"][key] for key in ("n_sample", "gae_lambda")},
+    )
+    model_type = "havac"
+    learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "collect"
+    action_spaces = (gymnasium.spaces.MultiDiscrete,)
+    multi_agent = True
+    state_of_each = True
+    actor_mode = "compute_actor"
+    stored_outputs = ("logit", "value")
+    transition_with_policy_data = True
+    _model: Any
+    model_attributes = ("actors", "critic")
+    logged_figures = ("policy_loss", "entropy", "approx_kl", "clipfrac", "factor", "explained_variance")
+
+    def _create_model(self) -> nn.Module:
+        return init_parameters(super()._create_model(), self._cfg)
+
+    def __init__(self, cfg: EasyDict, *args: Any, **kwargs: Any) -> None:
+        """Build the policy as `Policy` does."""
+        self._value_stats = ValueUnits(cfg.learn.value_norm)
+        super().__init__(cfg, *args, **kwargs)
+
+    def _init_collect(self) -> None:
+        self._value_stats.to(self._device)
+
+    def _init_learn(self) -> None:
+        self._value_stats.to(self._device)
+        for agent, actor in enumerate(self._model.actors):
+            self._add_optimizer(f"actor{agent}", actor)
+        self._add_optimizer("critic", self._model.critic, self._cfg.learn.critic_learning_rate)
+
+    def _batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        block, learn = self._to_device(samples), self._cfg.learn
+        joint_S = flatten_rows({key: block[key] for key in ("obs", "action", "logit")})
+        targets_S = self._targets(block)
+        sizes = rank_sizes(len(targets_S["adv"]))
+        factor_S = torch.ones_like(targets_S["adv"])
+        # The order depends only on what all ranks and a resumed run have in common.
+        generator = torch.Generator().manual_seed(self.iteration)
+        active_SM = active_agents(joint_S["obs"])
+        for agent in torch.randperm(len(self._model.actors), generator=generator).tolist():
+            own_S: dict[str, Any] = {"obs": of_agent(joint_S["obs"], agent), "factor": factor_S, **targets_S}
+            own_S |= {key: joint_S[key][:, agent] for key in ("action", "logit")}
+            if active_SM is not None:  # repeat its first step in the game, with weight 0, for each step outside
+                active_S = active_SM[:, agent]
+                index_S = torch.arange(len(active_S)).to(active_S.device).where(active_S, active_S.int().argmax())
+                own_S = tree_map(lambda leaf: leaf[index_S], own_S) | {"active": active_S}  # noqa: B023 (called at once)
+            for _ in range(learn.epoch_per_collect):
+                for batch in minibatches(own_S, learn.batch_size, sizes):
+                    yield batch | {"agent": torch.tensor(agent)}
+            with torch.no_grad():
+                logit_SA = self._run(self._model.actors[agent], own_S["obs"])
+                log_ratio_S = log_prob(logit_SA, own_S["action"]) - log_prob(own_S["logit"], own_S["action"])
+                if active_SM is not None:
+                    log_ratio_S = log_ratio_S.masked_fill(~active_S, 0.0)
+                factor_S = factor_S * log_ratio_S.exp()
+
+    def _targets(self, block: dict[str, Any]) -> dict[str, Tensor]:
+        """Return `value` and `return_` in the critic's units, which are normalised if `value_norm` is set, and `adv`.
+
+        All are `[S]`; the advantages are in the units of rewards unless `adv_norm` is set.
+        """
+        stats = self._value_stats
+        value_TN, next_value_TN = estimate_values(self, block, stats)
+        adv_TN, return_TN = estimate_advantages(self, block, value_TN, next_value_TN)
+        self._figures["explained_variance"] = explained_variance(value_TN, return_TN)
+        targets_S = flatten_rows({"value": value_TN, "adv": adv_TN, "return_": return_TN})
+        targets_S["value"] = stats.change(self._model, targets_S["return_"], targets_S["value"])
+        targets_S["return_"] = stats.normalize(targets_S["return_"])
+        if self._cfg.learn.adv_norm:
+            (targets_S["adv"],) = normalize_parts([targets_S["adv"]])
+        return targets_S
+
+    @torch.inference_mode()
+    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+        output = self._run(self._model, obs, mode="compute_actor_critic")
+        value_N = self._value_stats.denormalize(output["value"])
+        return output | {"action": sample(output["logit"]), "value": value_N}
+
+    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        """Take a step of the agent whose batch it is, and one of the critic."""
+        agent, rows = int(batch["agent"]), {key: column for key, column in batch.items() if key != "agent"}
+        output = self._optimizers[f"actor{agent}"].step(partial(self._actor_loss, agent), rows)
+        return output | self._optimizers["critic"].step(self._critic_loss, rows)
+
+    def _actor_loss(self, agent: int, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return L_m and detached figures, for the `obs`, `action` `[B]` and `logit` `[B, A]` of agent m."""
+        learn, weight_B = self._cfg.learn, batch.get("weight")
+        logit_BA = self._run(self._model.actors[agent], batch["obs"])
+        logp_B, entropy_B = log_prob_entropy(logit_BA, batch["action"])
+        with torch.no_grad():
+            logp_old_B = log_prob(batch["logit"], batch["action"])
+        ratio_B, adv_B = (logp_B - logp_old_B).exp(), batch["factor"] * batch["adv"]
+        objective_B = clipped_objective(ratio_B, adv_B, clip_ratio=learn.clip_ratio, dual_clip=learn.dual_clip)
+        policy_loss, entropy = -weighted_mean(objective_B, weight_B), weighted_mean(entropy_B, weight_B)
+        loss = policy_loss - learn.entropy_weight * entropy
+        figures = {"policy_loss": policy_loss, "entropy": entropy}
+        with torch.no_grad():
+            figures["factor"] = weighted_mean(batch["factor"], weight_B)
+            figures["approx_kl"] = -weighted_mean(logp_B - logp_old_B, weight_B)
+            clipped_B = ((ratio_B - 1.0).abs() > learn.clip_ratio).to(ratio_B.dtype)
+            figures["clipfrac"] = weighted_mean(clipped_B, weight_B)
+        return loss, {key: value.detach() for key, value in figures.items()}
+
+    def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return L_V, for a batch with `value` and `return_` `[B]` as `_targets` returns them."""
+        learn = self._cfg.learn
+        value_B = self._run(self._model.critic, of_agent(batch["obs"], 0)[GLOBAL])[0]
+        clip = learn.clip_ratio if learn.value_clip else None
+        square_B = squared_value_error(value_B, old_B=batch["value"], return_B=batch["return_"], clip_ratio=clip)
+        return learn.value_weight * 0.5 * weighted_mean(square_B, batch.get("weight")), {}
+
+    def _state_dict_learn(self) -> dict[str, Any]:
+        return super()._state_dict_learn() | {"value_stats": self._value_stats.state_dict()}
+
+    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
+        super()._load_state_dict_learn(state)
+        self._value_stats.load_state_dict(state["value_stats"])  # the critic predicts returns in these units
+
+    def state_to_act(self) -> dict[str, Any]:
+        return super().state_to_act() | {"value_stats": self._value_stats.state_dict()}
+
+    def load_to_act(self, state: dict[str, Any]) -> None:
+        super().load_to_act(state)
+        if "value_stats" in state:
+            self._value_stats.load_state_dict(state["value_stats"])

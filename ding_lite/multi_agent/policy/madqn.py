@@ -1,0 +1,79 @@
+"""Multi-agent DQN with a cooperation network, MADQN, as DI-engine has it (`ding/policy/madqn.py`).
+
+Two networks of QMIX, see `qmix.py`, give a value of all actions together. Q_tot is made of what the agents
+observe, and acts. C_tot, the cooperation network, is made of the global state s, which every agent sees there in place
+of its own observation (`model.global_cooperation`); it serves only to learn. Both learn the same target, from C_tot:
+
+    L = mean w ((Q_tot(o_t, a_t) - y_t)^2 + (C_tot(s_t, a_t) - y_t)^2),
+    y_t = r_t + g r_{t+1} + ... + g^{n-1} r_{t+n-1} + g^n C'_tot(s_{t+n}, a*),   a*_m = argmax_a C'_m(s_{t+n}, a),
+
+with discount g and the target network C'. With `learn.double_q`, a* are the best actions by Q, those that the agents
+would take. Without `model.mixer`, the default, the values of the agents are added.
+
+Deviations from DI-engine: one optimizer, which clips the gradients of both networks together; with `learn.double_q` the
+actions of Q also choose the target of C_tot.
+
+Logged figures: those of QMIX; `q_value` is the mean of Q_tot(o_t, a_t), `cooperation_q_value` that of C_tot(s_t, a_t).
+
+Shapes: T rows of a sequence, U steps to learn from, B sequences, M agents, A actions of each, G features of the global
+state; 2 stands for Q and C.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar
+
+import gymnasium
+import torch
+from torch import Tensor
+
+from ding_lite.multi_agent.policy.qmix import NOT_OF_QMIX, QMIX_KEYS, global_states
+from ding_lite.policy.sequences import RecurrentPolicy
+from ding_lite.policy.value.dqn import DQNPolicy
+from ding_lite.rl_utils.common import weighted_mean
+from ding_lite.utils.key import Key, merge_keys
+from ding_lite.utils.registry import POLICY_REGISTRY
+
+
+@POLICY_REGISTRY.register("madqn")
+class MADQNPolicy(RecurrentPolicy, DQNPolicy):
+    """DI-engine's MADQN. Override `_loss` to change the objective."""
+
+    config: ClassVar[dict[str, Any]] = merge_keys(
+        QMIX_KEYS,
+        dict(
+            type="madqn",
+            nstep=3,
+            learn=dict(double_q=Key(False, "the acting network chooses the actions of the target")),
+        ),
+    )
+    config_without: ClassVar[tuple[str, ...]] = NOT_OF_QMIX
+    action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.MultiDiscrete,)
+    multi_agent = True
+    state_of_each = True
+    model_type = "madqn"
+    logged_figures = ("q_value", "cooperation_q_value", "epsilon")
+
+    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss of the module's docstring for a batch as `QMIXPolicy._loss` takes it."""
+        cfg = self._cfg
+        learned = slice(cfg.burnin_step, cfg.burnin_step + cfg.unroll_len)
+        state_TBG, next_state_TBG = global_states(batch, cfg.burnin_step)
+        mix = partial(self._run, mode="mix")
+        q_TB2MA, next_q_TB2MA = self._unroll(self._model, batch, "both")
+        state_UBG = None if state_TBG is None else state_TBG[: cfg.unroll_len]
+        of_batch = {"q_X2MA": q_TB2MA[: cfg.unroll_len], "action_XM": batch["action"][learned]}
+        q_UB2 = mix(self._model, state_UBG, **of_batch)["total_q"]
+        with torch.no_grad():
+            _, target_q_TB2MA = self._unroll(self._target_model, batch, "both")
+            chooser_TBMA = next_q_TB2MA[:, :, 0] if cfg.learn.double_q else target_q_TB2MA[:, :, 1]
+            best_TBM = chooser_TBMA.argmax(-1)
+            next_q_TB2 = mix(self._target_model, next_state_TBG, q_X2MA=target_q_TB2MA, action_XM=best_TBM)["total_q"]
+            next_q_UB = next_q_TB2[..., 1].gather(0, batch["last_step"][learned] - learned.start)
+            next_q_UB = next_q_UB.masked_fill(batch["done"][learned], 0.0)
+            target_UB = batch["reward"][learned] + batch["value_gamma"][learned] * next_q_UB
+        error_UB2 = target_UB.unsqueeze(-1) - q_UB2
+        loss = weighted_mean(error_UB2.square().sum(-1), batch.get("weight"))
+        figures = {"q_value": q_UB2[..., 0].detach(), "cooperation_q_value": q_UB2[..., 1].detach().mean()}
+        return loss, figures | {"priority": self._priority(error_UB2[..., 0].detach().abs())}

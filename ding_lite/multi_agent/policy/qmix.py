@@ -1,0 +1,128 @@
+"""QMIX (Rashid et al. 2018, arXiv:1803.11485) and VDN (Sunehag et al. 2017, arXiv:1706.05296), for several agents.
+
+The agents share a reward and a network, which gives the value Q_m(o_m, a_m) of each agent's action. Their mixture is
+the value of all actions together. It rises with each Q_m, so each agent finds its part of the best joint action alone:
+
+    Q_tot(s, a) = mix(Q_1(o_1, a_1), ..., Q_M(o_M, a_M); s),   d mix / d Q_m >= 0,
+    L = mean w (Q_tot(s_t, a_t) - y_t)^2,
+    y_t = r_t + g r_{t+1} + ... + g^{n-1} r_{t+n-1} + g^n Q'_tot(s_{t+n}, a*),   a*_m = argmax_a Q'_m(o_{m,t+n}, a),
+
+with discount g, the global state s and the target network Q'. With `learn.double_q`, the online network chooses a*. In
+VDN, `model.mixer=False`, the mixture is the sum. The agents have a memory (`model.lstm_type`): o stands for everything
+that an agent has observed in the episode, and samples are sequences from replay as in `policy/value/r2d2.py`, whose
+rules at their ends and priorities apply. A sequence of one step without burn-in is a transition.
+
+Each agent explores on its own, with probability epsilon, among the actions that its mask allows.
+
+Deviations from the papers: sequences start at any step, from the stored state, instead of being whole episodes.
+
+Logged figures: those of DQN, see `policy/value/dqn.py`; `q_value` is the mean of Q_tot(s_t, a_t).
+
+Shapes: T rows of a sequence, U steps to learn from, B sequences, M agents, A actions of each, G features of the global
+state.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import gymnasium
+import torch
+from torch import Tensor, nn
+
+from ding_lite.model.recurrent import unroll
+from ding_lite.multi_agent.model.agents import pick_active
+from ding_lite.policy.sequences import SEQUENCE_KEYS, RecurrentPolicy, after_burnin
+from ding_lite.policy.value.dqn import DQNPolicy
+from ding_lite.rl_utils.common import weighted_mean
+from ding_lite.torch_utils.normalizer import GLOBAL
+from ding_lite.utils.key import Key, merge_keys
+from ding_lite.utils.registry import POLICY_REGISTRY
+
+# Keys of QMIX and of what was made of it.
+QMIX_KEYS: dict[str, Any] = merge_keys(
+    SEQUENCE_KEYS,
+    dict(
+        cuda=True,
+        nstep=1,
+        unroll_len=10,
+        burnin_step=0,
+        random_collect_size=0,
+        learn=dict(
+            update_per_collect=20,
+            batch_size=32,
+            optimizer="rmsprop",
+            learning_rate=0.0005,
+            adam_eps=1e-5,
+            weight_decay=1e-5,
+            grad_clip_type="clip_norm",
+            grad_clip_value=100.0,
+            target_theta=0.008,
+        ),
+        other=dict(
+            eps=dict(start=1.0, end=0.05, decay=50000),
+            replay_buffer=dict(replay_buffer_size=5000),
+        ),
+    ),
+)
+NOT_OF_QMIX = ("double", "noisy_net", "multi_agent", "learn.target_update_freq")
+
+
+@POLICY_REGISTRY.register("qmix")
+class QMIXPolicy(RecurrentPolicy, DQNPolicy):
+    """QMIX and VDN. Override `_loss` to change the objective."""
+
+    config: ClassVar[dict[str, Any]] = merge_keys(
+        QMIX_KEYS,
+        dict(
+            type="qmix",
+            learn=dict(double_q=Key(False, "double Q-learning: the online network chooses the actions of the target")),
+        ),
+    )
+    config_without: ClassVar[tuple[str, ...]] = NOT_OF_QMIX
+    action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.MultiDiscrete,)
+    multi_agent = True
+    model_type = "qmix"
+
+    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss of the module's docstring for a batch. It changes neither the networks nor the batch.
+
+        Args:
+            batch: sequences as `SequenceView` makes them, with actions `[T, B, M]`; `weight` `[B]`, the importance
+                weights, with `priority_IS_weight`.
+
+        Returns:
+            The loss, a scalar, and the detached tensors `priority` `[B]` and `q_value` `[U, B]`.
+        """
+        cfg = self._cfg
+        learned = slice(cfg.burnin_step, cfg.burnin_step + cfg.unroll_len)
+        state_TBG, next_state_TBG = global_states(batch, cfg.burnin_step)
+        q_TBMA, next_q_TBMA = self._unroll(self._model, batch)
+        q_UBM = pick_active(q_TBMA[: cfg.unroll_len], batch["action"][learned])
+        q_UB = self._mix(self._model, q_UBM, None if state_TBG is None else state_TBG[: cfg.unroll_len])
+        with torch.no_grad():
+            _, target_q_TBMA = self._unroll(self._target_model, batch)
+            chooser_TBMA = next_q_TBMA if cfg.learn.double_q else target_q_TBMA
+            next_q_TBM = pick_active(target_q_TBMA, chooser_TBMA.argmax(-1))
+            next_q_TB = self._mix(self._target_model, next_q_TBM, next_state_TBG)
+            # the successors of row t + n - 1, or of an earlier row at which the trajectory was cut
+            next_q_UB = next_q_TB.gather(0, batch["last_step"][learned] - learned.start)
+            next_q_UB = next_q_UB.masked_fill(batch["done"][learned], 0.0)
+            target_UB = batch["reward"][learned] + batch["value_gamma"][learned] * next_q_UB
+        error_UB = target_UB - q_UB
+        loss = weighted_mean(error_UB.square(), batch.get("weight"))
+        return loss, {"priority": self._priority(error_UB.detach().abs()), "q_value": q_UB.detach()}
+
+    def _mix(self, network: nn.Module, q_TBM: Tensor, state_TBG: Tensor | None) -> Tensor:
+        """Return Q_tot `[T, B]`."""
+        total: Tensor = self._run(network, state_TBG, mode="mix", q_XM=q_TBM)["total_q"]
+        return total
+
+
+def global_states(batch: dict[str, Any], burnin: int) -> tuple[Any, Any]:
+    """Return the global states of the rows after burn-in, and of their successors; None if there are none."""
+    if GLOBAL not in batch["obs"]:
+        return None, None
+    rows = after_burnin(batch, burnin) | {"prev_state": {}}
+    output, following = unroll(lambda obs, **_: {GLOBAL: obs[GLOBAL], "next_state": {}}, GLOBAL, rows)
+    return output[GLOBAL], following

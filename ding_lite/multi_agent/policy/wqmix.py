@@ -1,0 +1,89 @@
+"""Weighted QMIX (Rashid et al. 2020, arXiv:2006.10800), for several agents.
+
+Q_tot is QMIX's, see `qmix.py`. Its mixer cannot represent every value of all actions together, and QMIX
+spreads the error evenly. Here a second network, Q*, whose mixer is not restricted, learns the values of what is played,
+and errors of Q_tot below them count more:
+
+    L = mean w (alpha(s_t, a_t) (Q_tot(s_t, a_t) - y_t)^2 + (Q*(s_t, a_t) - y_t)^2),
+    y_t = r_t + g r_{t+1} + ... + g^{n-1} r_{t+n-1} + g^n Q*'(s_{t+n}, argmax_a Q_tot(s_{t+n}, a)).
+
+alpha(s, a) is 1 if Q_tot(s, a) < y, the optimistic weight, and `learn.alpha` elsewhere. With `learn.wqmix_ow=False`,
+the central weight, it is 1 if every agent played its best action or if y > Q*(s, argmax_a Q_tot(s, a)).
+
+Deviations from the paper: those of QMIX.
+
+Logged figures: those of QMIX; `q_value` is the mean of Q_tot(s_t, a_t), and `weight` that of alpha(s_t, a_t).
+
+Shapes: T rows of a sequence, U steps to learn from, B sequences, M agents, A actions of each, G features of the global
+state; 2 stands for Q_tot and Q*.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar
+
+import gymnasium
+import torch
+from torch import Tensor
+
+from ding_lite.multi_agent.policy.qmix import NOT_OF_QMIX, QMIX_KEYS, global_states
+from ding_lite.policy.sequences import RecurrentPolicy
+from ding_lite.policy.value.dqn import DQNPolicy
+from ding_lite.rl_utils.common import weighted_mean
+from ding_lite.torch_utils.normalizer import active_agents
+from ding_lite.utils.key import Key, merge_keys
+from ding_lite.utils.registry import POLICY_REGISTRY
+
+
+@POLICY_REGISTRY.register("wqmix")
+class WQMIXPolicy(RecurrentPolicy, DQNPolicy):
+    """Weighted QMIX. Override `_loss` to change the objective."""
+
+    config: ClassVar[dict[str, Any]] = merge_keys(
+        QMIX_KEYS,
+        dict(
+            type="wqmix",
+            learn=dict(
+                wqmix_ow=Key(True, "weigh optimistically; False: centrally"),
+                alpha=Key(0.5, "weight of other errors of Q_tot", low=0, high=1),
+            ),
+        ),
+    )
+    config_without: ClassVar[tuple[str, ...]] = NOT_OF_QMIX
+    action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.MultiDiscrete,)
+    multi_agent = True
+    model_type = "wqmix"
+    logged_figures = ("q_value", "weight", "epsilon")
+
+    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss of the module's docstring for a batch as `QMIXPolicy._loss` takes it."""
+        cfg = self._cfg
+        learned = slice(cfg.burnin_step, cfg.burnin_step + cfg.unroll_len)
+        state_TBG, next_state_TBG = global_states(batch, cfg.burnin_step)
+        mix = partial(self._run, mode="mix")
+        q_TB2MA, next_q_TB2MA = self._unroll(self._model, batch, "both")
+        q_UB2MA, state_UBG = q_TB2MA[: cfg.unroll_len], state_TBG[: cfg.unroll_len]
+        action_UBM = batch["action"][learned]
+        q_UB2 = mix(self._model, state_UBG, q_X2MA=q_UB2MA, action_XM=action_UBM)["total_q"]
+        with torch.no_grad():
+            _, target_q_TB2MA = self._unroll(self._target_model, batch, "both")
+            best_TBM = next_q_TB2MA[:, :, 0].argmax(-1)
+            next_q_TB2 = mix(self._target_model, next_state_TBG, q_X2MA=target_q_TB2MA, action_XM=best_TBM)["total_q"]
+            next_q_UB = next_q_TB2[..., 1].gather(0, batch["last_step"][learned] - learned.start)
+            next_q_UB = next_q_UB.masked_fill(batch["done"][learned], 0.0)
+            target_UB = batch["reward"][learned] + batch["value_gamma"][learned] * next_q_UB
+            counts_UB = q_UB2[..., 0] < target_UB
+            if not cfg.learn.wqmix_ow:
+                greedy_UBM = q_UB2MA[:, :, 0].argmax(-1)
+                greedy_UB2 = mix(self._model, state_UBG, q_X2MA=q_UB2MA, action_XM=greedy_UBM)["total_q"]
+                same_UBM, active_TBM = greedy_UBM == action_UBM, active_agents(batch["obs"])
+                if active_TBM is not None:
+                    same_UBM |= ~active_TBM[learned]
+                counts_UB = same_UBM.all(-1) | (target_UB > greedy_UB2[..., 1])
+            alpha_UB = torch.where(counts_UB, 1.0, cfg.learn.alpha).to(target_UB.dtype)
+        error_UB2 = target_UB.unsqueeze(-1) - q_UB2
+        square_UB = alpha_UB * error_UB2[..., 0].square() + error_UB2[..., 1].square()
+        loss = weighted_mean(square_UB, batch.get("weight"))
+        priority_B = self._priority(error_UB2[..., 0].detach().abs())
+        return loss, {"priority": priority_B, "q_value": q_UB2[..., 0].detach(), "weight": alpha_UB.mean()}

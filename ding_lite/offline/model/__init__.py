@@ -1,0 +1,1 @@
+"""Networks of policies that learn from a data set."""

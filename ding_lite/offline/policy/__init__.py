@@ -1,0 +1,1 @@
+"""Policies that learn from a data set, or also from one."""

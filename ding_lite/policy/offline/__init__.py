@@ -1,1 +1,0 @@
-"""Policies that learn from a data set instead of an environment."""

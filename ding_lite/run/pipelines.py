@@ -1,0 +1,113 @@
+"""The table of pipelines: the module of each, its name on the command line, and the policies that it trains."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ding_lite.config.schema import PIPELINE_OF
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest
+
+
+class Pipeline(NamedTuple):
+    """The facts about a pipeline that are needed without importing it."""
+
+    module: str  # its module in `ding_lite`
+    mode: str  # its name for the option `-m` of the command line
+    learns: str  # how its policies learn, for messages
+    relabels: bool = False  # whether it uses a reward model
+
+
+PIPELINES = {
+    "serial_pipeline": Pipeline("run.serial_entry", "serial", "from a replay buffer", relabels=True),
+    "serial_pipeline_onpolicy": Pipeline(
+        "run.serial_entry", "serial_onpolicy", "on-policy, without a replay buffer", relabels=True
+    ),
+    "serial_pipeline_offline": Pipeline("offline.serial_entry_offline", "offline", "from a data set, without playing"),
+    "serial_pipeline_bc": Pipeline("offline.serial_entry_offline", "bc", "from a data set, without playing"),
+    "serial_pipeline_rpc": Pipeline("observers.serial_entry_rpc", "rpc", "on-policy, from what observers play"),
+    "serial_pipeline_sqil": Pipeline(
+        "offline.serial_entry_sqil", "serial_sqil", "from a replay buffer and an expert's data"
+    ),
+}
+# Names for the option `-m`, with those of DI-engine that are other ones.
+MODES = {pipeline.mode: name for name, pipeline in PIPELINES.items()} | {
+    "serial_offline": "serial_pipeline_offline",
+    "serial_onpolicy_ppg": "serial_pipeline_onpolicy",
+    "serial_reward_model": "serial_pipeline",
+    "serial_reward_model_onpolicy": "serial_pipeline_onpolicy",
+}
+
+
+def load_pipeline(name: str) -> Callable[..., Any]:
+    """Return the function of this name in `ding_lite.entry`."""
+    if name not in PIPELINES:
+        raise ConfigError(f"Unknown pipeline '{name}'.{closest(name, PIPELINES)} Known: {', '.join(PIPELINES)}.")
+    return getattr(importlib.import_module(f"ding_lite.{PIPELINES[name].module}"), name)
+
+
+def limits_for(pipeline: Callable[..., Any], limits: Mapping[str, int]) -> dict[str, int]:
+    """Return limits of a run under the names of a pipeline's parameters."""
+    known = inspect.signature(pipeline).parameters
+    named = {"max_iter" if "max_iter" in known and key == "max_train_iter" else key: n for key, n in limits.items()}
+    unknown = [key for key in named if key not in known]
+    if unknown and unknown[0] != "max_env_step":
+        raise ConfigError(f"Unknown limit '{unknown[0]}'.{closest(unknown[0], ('max_env_step', 'max_train_iter'))}")
+    if unknown:
+        raise ConfigError(
+            f"{pipeline.__name__} plays no environment, so {unknown[0]} cannot limit it: set max_train_iter."
+        )
+    return named
+
+
+def whole_limit(name: str, limit: Any) -> int:
+    """Return a limit of a run, given as a number or its text, as an integer; `1e6` is allowed."""
+    try:
+        number = float(limit)
+    except (TypeError, ValueError):
+        number = 0.0
+    if number < 1 or not number.is_integer():
+        raise ConfigError(f"{name}: expected a whole number above 0, got {limit!r}.")
+    return int(number)
+
+
+def find_pipeline(policy_cfg: Mapping[str, Any]) -> Callable[..., Any]:
+    """Return the pipeline that trains a policy.
+
+    Args:
+        policy_cfg: the `policy` part of a compiled or saved config.
+    """
+    return load_pipeline(PIPELINE_OF[POLICY_REGISTRY.find(policy_cfg["type"]).learns_from])
+
+
+def check_pipeline(cfg: Mapping[str, Any], pipeline: str, trains: str) -> None:
+    """Raise `ConfigError` if a pipeline does not fit a config.
+
+    The policy's class must name the pipeline `trains`, and only some pipelines use a reward model.
+    """
+    policy_type = cfg["policy"]["type"]
+    right = PIPELINE_OF[POLICY_REGISTRY.find(policy_type).learns_from]
+    if right != trains:
+        raise ConfigError(
+            f"Policy '{policy_type}' learns {PIPELINES[right].learns}: use {right}(...), or on the command line "
+            f"-m {PIPELINES[right].mode}, which is also the default."
+        )
+    if "reward_model" in cfg and not PIPELINES[pipeline].relabels:
+        places = " and ".join(name for name, each in PIPELINES.items() if each.relabels)
+        raise ConfigError(
+            f"{pipeline} does not use a reward model; only {places} do: leave create_config.reward_model out."
+        )
+
+
+def refuse_options(cfg: Mapping[str, Any], what: str, reason: str) -> None:
+    """Raise `ConfigError` if the config has actors, or normalises, which `what` cannot do for a `reason`."""
+    for key in ("norm_obs", "norm_reward"):
+        if cfg["env"][key]["use_norm"]:
+            raise ConfigError(f"env.{key}=True does not work with {what}: {reason}. Set env.{key}=False.")
+    if cfg["policy"]["collect"]["actors"]:
+        raise ConfigError(
+            f"policy.collect.actors={cfg['policy']['collect']['actors']} does not work with {what}, only with "
+            "serial_pipeline and serial_pipeline_onpolicy: set it to 0."
+        )

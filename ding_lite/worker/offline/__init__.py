@@ -1,1 +1,0 @@
-"""Data sets: files, transitions, and loading batches ahead. One that cannot be used raises `DatasetError`."""
