@@ -21,9 +21,9 @@ from ding_lite.envs import derive_seeds
 from ding_lite.envs.builders import find_builder
 from ding_lite.envs.wrappers import ENGINES
 from ding_lite.policy import Policy
-from ding_lite.results.run import library_versions
 from ding_lite.run.setup import RunSetup, policy_process
 from ding_lite.utils.checkpoint.file import to_arrays
+from ding_lite.utils.checkpoint.origin import library_versions
 from ding_lite.utils.registry import CONFIG_MODULE, REGISTRIES, ConfigError, UserError
 from ding_lite.utils.seed import random_state, set_random_state, set_seed
 from ding_lite.utils.tree import tree_map

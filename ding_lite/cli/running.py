@@ -34,7 +34,7 @@ from ding_lite.launch.run_process import (
     process_words,
     start_run,
 )
-from ding_lite.results.run import RETURN, Evaluations, closest_path, ended_before_learning, find_checkpoint
+from ding_lite.results.run import RETURN, Evaluations, closest_path, find_checkpoint
 from ding_lite.results.table import Table
 from ding_lite.run.pipelines import MODES, PIPELINES, limits_for, load_pipeline, whole_limit
 from ding_lite.trained.agent import evaluate_checkpoint, find_pair
@@ -45,6 +45,7 @@ from ding_lite.utils.printable import show
 from ding_lite.utils.ranks.collectives import on_rank_0
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.launch_environment import check_processes, read_launch
+from ding_lite.utils.records import ended_before_learning
 from ding_lite.utils.registry import ConfigError, UserError
 
 LIMITS = {"max_env_step": "envstep", "max_train_iter": "train_iter"}  # limits of a run, and their keys in result.json

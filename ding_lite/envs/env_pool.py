@@ -85,9 +85,11 @@ class EnvPoolEngine(VectorEnv):
 
     Attributes:
         note: a message for the user about the conversion of observations; empty if none is necessary.
+        restarts_some: some environments can be reset while others go on.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
+    restarts_some = True
 
     def __init__(
         self,

@@ -50,14 +50,11 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.envs.builders import Builder, build_plain, build_single, find_builder, image_layout, wrap_single
 from ding_lite.envs.checks import build_checked, check_lives, check_native, note_mask
-from ding_lite.envs.env_pool import EnvPoolEngine
 from ding_lite.envs.episode_monitor import EpisodeMonitor
 from ding_lite.envs.restorable import RestorableVectorEnv
 from ding_lite.envs.seeded_env import SameProcessVectorEnv
 from ding_lite.envs.spaces import EnvSpec, PolicyObservations, stack_depth
-from ding_lite.envs.subprocess_env import SubprocessVectorEnv
 from ding_lite.envs.wrappers import ENGINES, find_own_randomness
-from ding_lite.trained.rendering import build_recorded, check_recording
 from ding_lite.utils.key import ConfigDict
 from ding_lite.utils.ranks.launch_environment import usable_cores
 from ding_lite.utils.registry import ConfigError
@@ -79,6 +76,8 @@ def check_env(cfg_env: EasyDict, builders: Sequence[Builder] | None = None) -> E
     """
     builder = find_builder(cfg_env, builders)
     if cfg_env.replay_path:
+        from ding_lite.trained.rendering import check_recording  # noqa: PLC0415
+
         check_recording(cfg_env, builders)
     if hasattr(builder, "check") and not cfg_env.wrappers:
         spec = builder.check(cfg_env)
@@ -140,19 +139,23 @@ def create_vector_env(
     if len(builds) != num_envs:
         raise ConfigError(f"Expected {num_envs} functions that build an environment, as configured, got {len(builds)}.")
     if replay_path:
+        from ding_lite.trained.rendering import build_recorded  # noqa: PLC0415
+
         builds[0] = partial(build_recorded, cfg_env, builders or [builder], replay_path, 0)
     env: VectorEnv
     if manager.type in ENGINES:
         num_threads = manager.num_threads or max(1, usable_cores() // local_world_size)
         env = builder.make_native(cfg_env, num_envs, min(num_threads, num_envs))
     elif manager.type == "subprocess":
+        from ding_lite.envs.subprocess_env import SubprocessVectorEnv  # noqa: PLC0415
+
         env = SubprocessVectorEnv(builds, manager.step_timeout, manager.max_retry, seed)
     else:
         env = SameProcessVectorEnv(builds, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
     if cfg_env.max_episode_steps is not None:
         env.metadata = {**env.metadata, "max_episode_steps": cfg_env.max_episode_steps}
     counts_episodes = getattr(env, "counts_episodes", manager.type not in ENGINES)
-    restarts = counts_episodes or isinstance(env, EnvPoolEngine)
+    restarts = getattr(env, "restarts_some", counts_episodes)
     if len(limits) > 1 and not restarts:
         raise ConfigError(
             f"env.collector_max_episode_steps={limits}: {type(env).__name__} cannot restart some of its environments. "

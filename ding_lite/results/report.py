@@ -12,8 +12,9 @@ from ding_lite.results.cleaning import best_return
 from ding_lite.results.compare import Comparison, describe_columns, difference_table, result_table
 from ding_lite.results.groups import Group, full_value
 from ding_lite.results.plot import PlotOptions, render_plot
-from ding_lite.results.run import RETURN, Run, read_origins
+from ding_lite.results.run import RETURN, Run
 from ding_lite.results.table import Table, show_number
+from ding_lite.utils.checkpoint.origin import read_origins
 from ding_lite.utils.directory_lock import find_trap_inside
 
 VIDEOS = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
-import platform
 import re
-import shlex
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ding_lite.config import read_saved_run
+from ding_lite.utils.checkpoint.origin import read_origins
 from ding_lite.utils.directory_lock import is_active, parse_json, read_json
-from ding_lite.utils.passwords import hide_passwords
 from ding_lite.utils.printable import printable
+from ding_lite.utils.records import CONFIG, METRICS, RESULT, RecordReader
 from ding_lite.utils.registry import ConfigError, UserError, closest
 from ding_lite.utils.tree import dotted_items
 
@@ -34,11 +27,6 @@ AXES = {"env_step": "envstep", "iteration": "train_iter", "seconds": "seconds"} 
 TIME = "time"  # the other key that is not a figure; seconds since 1970
 RETURN = "eval/return_mean"
 NO_LIMIT = 10**10  # default of the pipelines
-CONFIG, METRICS, RESULT = "total_config.py", "metrics.jsonl", "result.json"
-ORIGIN = "origin.jsonl"
-LIBRARIES = ("ding_lite", "torch", "numpy", "gymnasium", "ale-py")
-GIT = ("git", "-c", "core.fsmonitor=false", "status", "--porcelain=v2", "--branch", "--untracked-files=no")
-GIT_TIMEOUT = 5.0  # seconds
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,12 +184,6 @@ def _read_records(path: Path) -> Iterator[dict[str, Any]]:
         yield record
 
 
-def ended_before_learning(directory: str | Path) -> bool:
-    """Return whether a run has begun in a directory, but has recorded no learner iteration."""
-    records = RecordReader(Path(directory) / METRICS).read()
-    return (Path(directory) / CONFIG).is_file() and not any(record.get("train_iter") for record in records)
-
-
 def _natural(name: str) -> list[tuple[int, str]]:
     """Return a key that sorts seed10 after seed9."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split("([0-9]+)", name)]
@@ -236,98 +218,3 @@ def closest_path(path: str) -> str:
 def find_exp_dir(checkpoint: str) -> str:
     """Return the experiment directory of a checkpoint that lies in its ckpt folder."""
     return os.path.dirname(os.path.dirname(os.path.abspath(checkpoint)))
-
-
-class RecordReader:
-    """Reads the complete lines added to a file of records, which need not exist yet, since the last read.
-
-    Attributes:
-        count: lines read so far.
-        cut: whether the last read began anew, because a resumed run had cut the file.
-    """
-
-    def __init__(self, path: str | Path) -> None:
-        self._path, self._place = path, 0  # place in bytes
-        self.count, self.cut = 0, False
-
-    def read(self, skip: int = 0) -> list[dict[str, Any]]:
-        """Return the new records, without the first `skip` lines of the file and without damaged lines."""
-        if not os.path.isfile(self._path):  # the run has not begun; reading a FIFO would not end
-            return []
-        try:
-            with open(self._path, "rb") as file:
-                self.cut = os.fstat(file.fileno()).st_size < self._place
-                if self.cut:
-                    self._place = self.count = 0
-                file.seek(self._place)
-                added = file.read()
-        except OSError:
-            return []
-        added = added[: added.rfind(b"\n") + 1]
-        lines = added.split(b"\n")[:-1]
-        new = lines[max(skip - self.count, 0) :]
-        self._place += len(added)
-        self.count += len(lines)
-        found = []
-        for line in new:
-            with suppress(ValueError):  # a full disk cuts lines
-                record = parse_json(line)
-                found += [record] if isinstance(record, dict) else []
-        return found
-
-
-def record_origin(directory: str | Path, **more: Any) -> None:
-    """Append this start of a run to the origin.jsonl of its directory; a run is not ended if that fails."""
-    with suppress(OSError), (Path(directory) / ORIGIN).open("a", encoding="utf-8") as file:
-        file.write(json.dumps(describe_origin() | more) + "\n")
-
-
-def read_origins(directory: str | Path) -> list[dict[str, Any]]:
-    """Return the starts of a run, the first one first; none if it was recorded by an older version."""
-    with suppress(OSError, ValueError):
-        path = Path(directory) / ORIGIN
-        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-        return [origin for line in lines if isinstance(origin := parse_json(line), dict)]
-    return []
-
-
-def describe_origin() -> dict[str, Any]:
-    """Return facts about this process that a reader of its results may want to know."""
-    env, commit, changed = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}, None, None
-    with suppress(OSError, subprocess.SubprocessError):  # without git
-        done = subprocess.run(GIT, env=env, capture_output=True, text=True, timeout=GIT_TIMEOUT, check=True)
-        if found := re.search(r"^# branch.oid (\w+)", done.stdout, re.MULTILINE):
-            commit = found[1]
-        changed = sum(not line.startswith("#") for line in done.stdout.splitlines())
-    return {
-        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "command": hide_passwords(shlex.join(sys.orig_argv)),
-        "directory": os.getcwd(),
-        "git_commit": commit,
-        "git_changed_files": changed,
-        "host": socket.gethostname(),
-        "system": platform.platform(),
-        "processor": _read_processor(),
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        **library_versions(),
-    }
-
-
-def library_versions() -> dict[str, str]:
-    """Return the versions of the installed libraries that results depend on, by their names."""
-    return {name: version for name in LIBRARIES if (version := _version(name))}
-
-
-def _read_processor() -> str:
-    with suppress(OSError):
-        names = re.findall(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-        if names:
-            return str(names[0])
-    return platform.processor() or platform.machine()
-
-
-def _version(name: str) -> str | None:
-    with suppress(metadata.PackageNotFoundError):
-        return metadata.version(name)
-    return getattr(sys.modules.get(name), "__version__", None)  # a checkout that is not installed

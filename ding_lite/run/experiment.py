@@ -19,7 +19,6 @@ from ding_lite.run.keeper import RunKeeper
 from ding_lite.run.setup import RunSetup
 from ding_lite.run.summary import describe_collecting
 from ding_lite.torch_utils import NonFiniteError
-from ding_lite.trackers.trackers import create_trackers
 from ding_lite.utils.ranks.collectives import all_gather_object, allreduce_data, get_rank, get_world_size
 from ding_lite.utils.ranks.heartbeat import cleaning_up, stop_requested
 from ding_lite.utils.ranks.interrupt import InterruptGuard
@@ -130,7 +129,7 @@ class Experiment:
             self._keeper = keeper = stack.enter_context(RunKeeper(setup, policy, axis))
             self._reporter = keeper.reporter
             self._has_callbacks = bool(callbacks)  # equal on all ranks; trackers exist on rank 0 only
-            self._callbacks = CallbackList([*callbacks, *create_trackers(keeper.reporter, stack)])
+            self._callbacks = CallbackList([*callbacks, *setup.create_trackers(keeper.reporter, stack)])
             self._reward_model = reward_model = setup.create_reward_model(policy)
             self._source = source = create_source(setup, policy, keeper.guard, stack)
             self.collector = source.collector

@@ -13,12 +13,11 @@ import torch
 from ding_lite.config import changed_values, save_config
 from ding_lite.envs.spaces import spec_state
 from ding_lite.policy import Policy
-from ding_lite.results.run import ended_before_learning, record_origin
-from ding_lite.reward_model import RewardModel
 from ding_lite.run.reporter import RunReporter
 from ding_lite.run.setup import RunSetup
 from ding_lite.torch_utils import NonFiniteError
 from ding_lite.utils.checkpoint.file import CheckpointError, load_checkpoint, to_arrays
+from ding_lite.utils.checkpoint.origin import record_origin
 from ding_lite.utils.checkpoint.run_directory import (
     changed_machines,
     check_exp_dir,
@@ -31,11 +30,11 @@ from ding_lite.utils.disk import explaining
 from ding_lite.utils.ranks.collectives import all_gather_object, get_rank, get_world_size, on_rank_0
 from ding_lite.utils.ranks.heartbeat import heartbeat
 from ding_lite.utils.ranks.interrupt import InterruptGuard
+from ding_lite.utils.records import ended_before_learning
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.seed import random_state, set_random_state
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import ReplayBuffer
-from ding_lite.worker.dealing import check_streams, count_streams, deal, find_parts, find_streams
 
 LONG_TRAINED = 10**10  # env steps, if a policy is given without them: it explores as at the end of its training
 
@@ -165,6 +164,8 @@ class RunKeeper(AbstractContextManager[Any]):
 
     def _find_parts(self, parts: int, lost: Collection[int]) -> list[int]:
         """Return which parts of a checkpoint this rank needs if it is dealt anew."""
+        from ding_lite.worker.dealing import find_parts  # noqa: PLC0415
+
         return find_parts(get_rank(), get_world_size(), parts, lost, self._num_streams())
 
     def _num_streams(self) -> int:
@@ -176,6 +177,8 @@ class RunKeeper(AbstractContextManager[Any]):
         """Return this rank's state, dealt anew if another number of ranks saved the checkpoint; None: it has none."""
         if loaded.local_state is None and not loaded.of_ranks:
             return None
+        from ding_lite.worker.dealing import check_streams, count_streams, deal, find_streams  # noqa: PLC0415
+
         before, now, whole = len(loaded.of_ranks), get_world_size(), self._setup.whole
         states = dict(enumerate(loaded.of_ranks)) if loaded.of_ranks else {get_rank(): loaded.local_state}
         counts: dict[int, int] = {}
@@ -316,8 +319,8 @@ def load_policy(policy: Policy, state: dict[str, Any], name: str, with_optimizer
         policy.load_state_dict(learned)
 
 
-def load_reward_model(reward_model: RewardModel | None, state: dict[str, Any], name: str) -> None:
-    """Load a checkpoint's reward model into this run's."""
+def load_reward_model(reward_model: Any, state: dict[str, Any], name: str) -> None:
+    """Load a checkpoint's reward model into this run's, None if it has none."""
     if (reward_model is None) != ("reward_model" not in state):
         theirs, ours = ("a", "none") if reward_model is None else ("no", "one")
         raise CheckpointError(

@@ -39,7 +39,6 @@ from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.envs.spaces import load_spec
 from ding_lite.policy import Policy
-from ding_lite.reward_model import RewardModel
 from ding_lite.run.pipelines import check_pipeline
 from ding_lite.torch_utils.cuda_graph import CudaGraphs
 from ding_lite.torch_utils.networks import is_small
@@ -61,7 +60,7 @@ from ding_lite.utils.registry import (
 )
 from ding_lite.utils.seed import random_state, set_random_state, set_seed
 from ding_lite.utils.tree import dotted_items
-from ding_lite.worker import EpisodeCollector, Evaluator, Player, ReplayBuffer, SampleCollector
+from ding_lite.worker import Evaluator, Player, ReplayBuffer, SampleCollector
 
 FIELDS = ("learn", "collect", "eval")  # the uses of a policy
 SHOWN_KEYS, LONGEST_VALUE = 4, 60  # limits of a message: number of keys, characters of a value
@@ -121,8 +120,8 @@ class RunSetup:
         check_model(built, self.spec, fields)
         return built
 
-    def create_reward_model(self, policy: Policy) -> RewardModel | None:
-        """Build the reward model of a policy, if the config has one; a collective call.
+    def create_reward_model(self, policy: Policy) -> Any:
+        """Build the `RewardModel` of a policy, if the config has one, else None; a collective call.
 
         The random states of this process do not change.
         """
@@ -132,9 +131,20 @@ class RunSetup:
         set_seed(derive_seeds(cfg.seed, get_rank(), "reward_model", n=1)[0])
         reward_model_cls = REWARD_MODEL_REGISTRY.find(cfg.reward_model.type)
         spaces = (self.spec.observation_space, self.spec.action_space)
-        model: RewardModel = reward_model_cls(cfg.reward_model, cfg.policy, *spaces, policy.device)
+        model = reward_model_cls(cfg.reward_model, cfg.policy, *spaces, policy.device)
         set_random_state(state)
         return model
+
+    def create_trackers(self, reporter: Any, stack: ExitStack) -> list[Any]:
+        """Build the `Tracker` of a run's `RunReporter`, if the config has one, on rank 0 only.
+
+        `stack` ends it after an error.
+        """
+        if self.cfg.tracker.type is None or get_rank() != 0:
+            return []
+        tracker = TRACKER_REGISTRY.find(self.cfg.tracker.type)(reporter)
+        stack.callback(tracker.close)
+        return [tracker]
 
     def create_collect_env(self, stack: ExitStack, num_envs: int | None = None, training: bool = True) -> Any:
         """Build the vector environment of a collector, by default of `env.collector_env_num` environments.
@@ -159,6 +169,8 @@ class RunSetup:
             most = self.limits.get("max_env_step", math.inf)
             end = time.monotonic() + (self.cfg.max_seconds or math.inf)
             ends: dict[str, Any] = {"is_over": lambda envstep: envstep >= most or time.monotonic() >= end}
+            from ding_lite.worker.episode_collector import EpisodeCollector  # noqa: PLC0415
+
             return EpisodeCollector(env, player, collect.n_episode, seeds, interrupt, **ends)
         n_sample = (collect.n_sample or env.num_envs) * self.cfg.policy.get("unroll_len", 1)
         return SampleCollector(env, player, n_sample, seeds, interrupt)

@@ -23,12 +23,11 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from ding_lite.results.run import RecordReader
 from ding_lite.run.callbacks import Callback, WatchedRun
 from ding_lite.run.reporter import RunReporter
 from ding_lite.utils.logger import COUNTS
 from ding_lite.utils.passwords import fill_in, hide_passwords
-from ding_lite.utils.ranks.collectives import get_rank
+from ding_lite.utils.records import RecordReader
 from ding_lite.utils.registry import TRACKER_REGISTRY, ConfigError
 from ding_lite.utils.tree import dotted_items
 
@@ -206,12 +205,3 @@ class MlflowTracker(Tracker):
         for key, value in result.items():
             self._client.set_tag(self.id, f"result.{key}", value)
         self._mlflow.end_run("KILLED" if result.get("signal") else "FINISHED" if result else "FAILED")
-
-
-def create_trackers(reporter: RunReporter, stack: ExitStack) -> list[Tracker]:
-    """Return the tracker that the config names, if any, on rank 0 only; `stack` ends it after an error."""
-    if reporter.cfg.tracker.type is None or get_rank() != 0:
-        return []
-    tracker: Tracker = TRACKER_REGISTRY.find(reporter.cfg.tracker.type)(reporter)
-    stack.callback(tracker.close)
-    return [tracker]

@@ -34,7 +34,7 @@ from ding_lite.envs.episode_monitor import longest_episode
 from ding_lite.envs.keys import ENV_DEFAULTS, ENV_KEYS
 from ding_lite.envs.wrappers import TRUE_REWARD
 from ding_lite.policy import Policy
-from ding_lite.results.run import CONFIG, find_checkpoint, find_exp_dir
+from ding_lite.results.run import find_checkpoint, find_exp_dir
 from ding_lite.run.keeper import load_model, trained_env_steps
 from ding_lite.run.reporter import describe_evaluation, describe_numbers
 from ding_lite.run.setup import RunSetup, policy_process, prepare_run
@@ -43,6 +43,7 @@ from ding_lite.trained.rendering import build_rendered
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.logger import Progress
 from ding_lite.utils.ranks.collectives import get_world_size
+from ding_lite.utils.records import CONFIG
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.seed import random_state, set_random_state
 from ding_lite.utils.tree import tree_leaves, tree_map

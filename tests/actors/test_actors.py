@@ -26,9 +26,9 @@ import torch
 from ding_lite.actors.actor_process import Actor, check_versions, pack
 from ding_lite.actors.actors import LOST, check_reachable, connect, join_blocks
 from ding_lite.entry import Callback, serial_pipeline, serial_pipeline_onpolicy
-from ding_lite.results.run import library_versions
 from ding_lite.run.setup import prepare_run
 from ding_lite.utils import ConfigError, UserError
+from ding_lite.utils.checkpoint.origin import library_versions
 from ding_lite.worker.dealing import deal
 from tests.distributed.launcher import find_marked, finish, run_forked, start
 from tests.distributed.parity import take_columns

@@ -6,7 +6,6 @@ import inspect
 import json
 import re
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest

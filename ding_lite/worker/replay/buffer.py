@@ -27,7 +27,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ding_lite.actors.actor_rings import ActorRings
 from ding_lite.rl_utils.common import discounts, nstep_sums
 from ding_lite.torch_utils.cuda_graph import CudaGraphs
 from ding_lite.utils.registry import BUFFER_REGISTRY, ConfigError
@@ -274,7 +273,11 @@ def create_ring_and_view(
         next_obs: see `TransitionView`; sequences have none.
         num_actors: number of actors whose blocks are stored, see `ActorRings`; 0: a collector's are.
     """
-    create: Any = partial(ActorRings, num_actors) if num_actors else Ring
+    create: Any = Ring
+    if num_actors:
+        from ding_lite.actors.actor_rings import ActorRings  # noqa: PLC0415
+
+        create = partial(ActorRings, num_actors)
     total = num_envs * max(num_actors, 1)
     if unroll_len is None:
         ring = create(replay_buffer_size // total, num_envs, frame_stack, device)

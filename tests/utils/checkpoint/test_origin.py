@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import ding_lite
-from ding_lite.results.run import describe_origin, read_origins
+from ding_lite.utils.checkpoint.origin import describe_origin, read_origins
 from tests.distributed.launcher import run_forked
 from tests.run.helpers import CONFIG, SHORT
 
