@@ -13,7 +13,7 @@ import pytest
 
 NAMES = {
     "ding_lite.config": """
-        SavedRun changed_values compile_config find_policy format_config read_config read_file read_limits
+        SavedRun changed_values compile_config find_policy format_config read_config read_file
         read_pair read_saved_run replace_values save_config set_shapes
     """,
     "ding_lite": "__version__ load train",

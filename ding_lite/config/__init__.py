@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from ding_lite.config.config import format_config as format_config
     from ding_lite.config.config import read_config as read_config
     from ding_lite.config.config import read_file as read_file
-    from ding_lite.config.config import read_limits as read_limits
     from ding_lite.config.config import read_pair as read_pair
     from ding_lite.config.config import replace_values as replace_values
     from ding_lite.config.config import save_config as save_config

@@ -27,7 +27,7 @@ from ding_lite.utils.key import (
     why_constant,
 )
 from ding_lite.utils.passwords import check_no_passwords
-from ding_lite.utils.registry import POLICY_REGISTRY, TRACKER_REGISTRY, ConfigError, closest
+from ding_lite.utils.registry import TRACKER_REGISTRY, ConfigError, closest
 from ding_lite.utils.schedule import Schedule, Scheduled, find_schedules
 from ding_lite.utils.tree import tree_leaves
 
@@ -42,7 +42,7 @@ UNITS = {"env_step": "env steps", "iteration": "learner iterations", "collect": 
 DECISIONS = ("learn.kappa", "learn.kl_beta", "learn.noise_range.")
 
 
-def round_counts(cfg: EasyDict, notes: list[str]) -> None:
+def round_counts(cfg: EasyDict, policy_cls: Any, notes: list[str]) -> None:
     """Round counts of samples and episodes up to multiples of the environments that play them together, in place.
 
     A batch that is larger than an on-policy collect is reduced to the collect. With `policy.divide`, the replay buffer
@@ -61,13 +61,12 @@ def round_counts(cfg: EasyDict, notes: list[str]) -> None:
         cfg.policy.other.replay_buffer.replay_buffer_size -= size % num_envs
         notes.append(f"{sc.BUFFER}.replay_buffer_size={size} is {size - size % num_envs} here: {num_envs} equal parts.")
     n_sample, batch_size = get_key(cfg, "policy.collect.n_sample"), cfg.policy.learn.batch_size
-    on_policy = POLICY_REGISTRY.find(cfg.policy.type).learns_from == "collect"
-    if on_policy and n_sample is not None and batch_size > n_sample:
+    if policy_cls.learns_from == "collect" and n_sample is not None and batch_size > n_sample:
         cfg.policy.learn.batch_size = n_sample
         notes.append(f"policy.learn.batch_size={batch_size} is {n_sample} here: a collect has no more samples.")
 
 
-def check_values(cfg: EasyDict) -> None:
+def check_values(cfg: EasyDict, policy_cls: Any) -> None:
     """Check a compiled config for values that contradict each other or cannot be used."""
     if not cfg.exp_name.strip() or "\0" in cfg.exp_name:
         raise ConfigError(f"exp_name: expected the name of a directory, got {show(cfg.exp_name)}.")
@@ -81,7 +80,7 @@ def check_values(cfg: EasyDict) -> None:
     if cfg.env.wrappers:
         check_wrappers(cfg.env)
     if cfg.env.norm_obs.use_norm or cfg.env.norm_reward.use_norm:
-        check_normalization(cfg)
+        check_normalization(cfg, policy_cls)
 
 
 def _check_pairs(cfg: EasyDict) -> None:
@@ -131,13 +130,12 @@ def _check_capacity(cfg: EasyDict, size: int) -> None:
         )
 
 
-def check_policy(cfg: EasyDict) -> None:
+def check_policy(cfg: EasyDict, policy_cls: Any) -> None:
     """Check schedules, and the policy's values against each other and the rest of the config.
 
     The policy's own check sees the config with the first, and then with the last, number of every schedule. These
     numbers are `Scheduled`, so that it can see where there is a schedule. It may set values that depend on others.
     """
-    policy_cls: Any = POLICY_REGISTRY.find(cfg.policy.type)
     schedules = find_schedules(cfg.policy, policy_cls)
     _check_schedules(cfg.policy, policy_cls, schedules)
     given = {path: get_key(cfg.policy, path) for path in schedules}
@@ -206,10 +204,10 @@ def check_memory(cfg: EasyDict, observation_space: gymnasium.Space[Any], max_env
             raise ConfigError(f"{path}={what}, but this machine has {total / 2**30:.3g} GiB: reduce it.")
 
 
-def check_normalization(cfg: EasyDict) -> None:
+def check_normalization(cfg: EasyDict, policy_cls: Any) -> None:
     """Check that the policy's training loop can normalise what the config wants normalised."""
     norm_obs, norm_reward = cfg.env.norm_obs, cfg.env.norm_reward
-    offline = POLICY_REGISTRY.find(cfg.policy.type).learns_from == "dataset"
+    offline = policy_cls.learns_from == "dataset"
     if norm_obs.offline_stats.use_offline_stats and norm_obs.use_norm and not offline:
         raise ConfigError(
             f"env.norm_obs.offline_stats.use_offline_stats=True: policy '{cfg.policy.type}' learns without a data set. "

@@ -611,8 +611,8 @@ def import_module(name: str) -> ModuleType:
         own, *names = name.split(".")
         if own != "ding_lite" or len(names) < 2 or error.name is None or not name.startswith(error.name):
             raise
-        room = importlib.import_module(f"ding_lite.{names[0]}")
-        for found in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
-            if found.name.endswith(f".{names[-1]}"):
+        for found in pkgutil.walk_packages(importlib.import_module(own).__path__, f"{own}."):
+            _, *parts = found.name.split(".")
+            if parts[-1] == names[-1] and names[0] in parts:  # perhaps in a room, which has its policies in `policy`
                 return importlib.import_module(found.name)
         raise

@@ -87,11 +87,6 @@ def read_config(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return read_file(path)[:2]
 
 
-def read_limits(path: str | Path) -> dict[str, int]:
-    """Return `limits` of a Python file, see `read_file`."""
-    return read_file(path)[2]
-
-
 def read_pair(input_cfg: str | Path | Sequence[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return `(main_config, create_config)`, which are given themselves or by the path of a Python file."""
     pair = read_config(input_cfg) if isinstance(input_cfg, (str, Path)) else input_cfg
@@ -218,9 +213,10 @@ def compile_config(
     take_loop_keys(user, schema)
     values = dict(_checked_items(user, "", schema, texts, notes))
     cfg = _fill_in(schema, values)
-    round_counts(cfg, notes)
-    check_values(cfg)
-    check_policy(cfg)
+    policy_cls = POLICY_REGISTRY.find(cfg.policy.type)
+    round_counts(cfg, policy_cls, notes)
+    check_values(cfg, policy_cls)
+    check_policy(cfg, policy_cls)
     sc.drop_unused(cfg, schema, values, notes)
     notes += _unread_notes(cfg)
     cfg.notes = notes

@@ -46,7 +46,7 @@ def set_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False, max_
     options = {} if model_given else sc.model_options(policy_cls, cfg, {})
     several = getattr(policy_cls, "multi_agent", False)
     if several or cfg.policy.get("multi_agent"):
-        shapes = _agent_shapes(cfg.policy, env_spec, "policy.model.agent_num" in options)
+        shapes = _agent_shapes(cfg.policy, policy_cls, env_spec, "policy.model.agent_num" in options)
         space = gymnasium.spaces.Discrete(shapes["action_shape"])
     else:
         _check_single(cfg, env_spec, options)
@@ -115,12 +115,12 @@ def _check_single(cfg: EasyDict, env_spec: EnvSpec, options: sc.Schema) -> None:
     raise ConfigError(f"The environment has {number} agents, but policy '{cfg.policy.type}' plays for one: {advice}.")
 
 
-def _agent_shapes(policy: EasyDict, env_spec: EnvSpec, knows_agents: bool) -> dict[str, Any]:
+def _agent_shapes(policy: EasyDict, policy_cls: Any, env_spec: EnvSpec, knows_agents: bool) -> dict[str, Any]:
     """Return the shapes of one of several agents; a model that does not know of agents sees a row of `AgentRows`."""
     obs: Any = env_spec.observation_space
     actions: Any = env_spec.action_space
     if (number := count_agents(env_spec.observation_space, env_spec.action_space)) == 0:
-        always = getattr(POLICY_REGISTRY.find(policy.type), "multi_agent", False)
+        always = getattr(policy_cls, "multi_agent", False)
         remedy = "a policy of one agent" if always else "leave policy.multi_agent out"
         raise ConfigError(
             f"Policy '{policy.type}' learns for several agents: expected Dict observations with agent_state [M, ...], "
@@ -128,7 +128,7 @@ def _agent_shapes(policy: EasyDict, env_spec: EnvSpec, knows_agents: bool) -> di
             f"lacks, got {obs} and {actions}: choose such an environment, or {remedy}."
         )
     shapes = {key: list(part.shape or ()) for key, part in obs.spaces.items()}
-    _check_state(policy, shapes.get("global_state", [0]), number)
+    _check_state(policy, policy_cls, shapes.get("global_state", [0]), number)
     sizes = {"obs_shape": shapes["agent_state"][1:], "global_obs_shape": shapes.get("global_state", [])[-1:]}
     single = {key: size[0] if len(size) == 1 else size or None for key, size in sizes.items()}
     options = int(actions.nvec.flat[0])
@@ -138,9 +138,9 @@ def _agent_shapes(policy: EasyDict, env_spec: EnvSpec, knows_agents: bool) -> di
     return {"agent_num": number, "action_shape": options, **single}
 
 
-def _check_state(policy: EasyDict, shape: list[int], number: int) -> None:
+def _check_state(policy: EasyDict, policy_cls: Any, shape: list[int], number: int) -> None:
     """Raise `ConfigError` if a policy of several agents cannot learn from a global state of this shape."""
-    of_each = getattr(POLICY_REGISTRY.find(policy.type), "state_of_each", False) and not policy.model.get("mixer")
+    of_each = getattr(policy_cls, "state_of_each", False) and not policy.model.get("mixer")
     size = shape[-1:]
     allowed = [size, [number, *size]] if of_each or policy.get("multi_agent") else [size]
     is_read = of_each or policy.get("multi_agent") or policy.model.get("mixer") is not False  # VDN does not read it
@@ -223,7 +223,7 @@ def _advice(policy_type: str, space: type) -> str:
     alone = {name: cls for name, cls in found.items() if name == policy_type or not getattr(cls, "multi_agent", False)}
     sources = {name: cls.learns_from for name, cls in alone.items()}
     source, offline = sources[policy_type], "dataset"
-    declared = {name: _spaces_of(POLICY_REGISTRY.find(name)) for name in sources}
+    declared = {name: _spaces_of(cls) for name, cls in alone.items()}
     names = [name for name, spaces in declared.items() if gymnasium.Space not in spaces and issubclass(space, spaces)]
     names = [name for name in names if (sources[name] == offline) == (source == offline)]
     names.sort(key=lambda name: sources[name] != source)

@@ -32,8 +32,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from torch.distributed.elastic.rendezvous.static_tcp_rendezvous import StaticTCPRendezvous
 
 from ding_lite.config import find_policy, read_pair
-from ding_lite.config.schema import PIPELINE_OF
-from ding_lite.run.pipelines import load_pipeline
+from ding_lite.run.pipelines import find_pipeline
 from ding_lite.utils.checkpoint.run_directory import last_exp_dir, read_result
 from ding_lite.utils.disk import check_temporary_directory
 from ding_lite.utils.key import show
@@ -116,7 +115,7 @@ def launch(
             "launch: a config takes no args; give kwargs, such as kwargs=dict(seed=0, max_env_step=20000)."
         )
     else:
-        call = _pack(train, (fn_or_config, dict(kwargs or {})), {})
+        call = _pack(run_config, (fn_or_config, dict(kwargs or {})), {})
     interrupted = None
     with tempfile.TemporaryDirectory(prefix="ding_lite_") as folder:
         Path(folder, "call").write_bytes(call)
@@ -136,12 +135,12 @@ def launch(
     raise LaunchError(f"Interrupted by {interrupted.name}.", -1, 128 + interrupted)
 
 
-def train(config: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+def run_config(config: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
     """Run the pipeline that a config's policy names; return the content of result.json, and `exp_dir`."""
     together = ["policy.multi_gpu=True"] if get_world_size() > 1 else []  # before the user's own, which win
     overrides = [*together, *kwargs.pop("overrides", ())]
     pair = read_pair(config)
-    pipeline = load_pipeline(PIPELINE_OF[find_policy(pair, overrides).learns_from])
+    pipeline = find_pipeline(find_policy(pair, overrides))
     known = inspect.signature(pipeline).parameters
     for key in set(kwargs) - set(known):
         raise ConfigError(f"launch: {pipeline.__name__} takes no '{key}'.{closest(key, known)}")

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ding_lite.config import find_policy, replace_values
-from ding_lite.config.schema import PIPELINE_OF, TOP_KEYS
+from ding_lite.config.schema import TOP_KEYS
 from ding_lite.policy import Policy
 from ding_lite.results.run import Run, read_run
 from ding_lite.run.callbacks import Callback
-from ding_lite.run.pipelines import limits_for, load_pipeline, whole_limit
+from ding_lite.run.pipelines import find_pipeline, limits_for, whole_limit
 from ding_lite.trained.agent import Agent, load
 from ding_lite.utils.checkpoint.run_directory import last_exp_dir, opened_exp_dirs
 from ding_lite.utils.ranks.collectives import all_gather_object, get_world_size
@@ -105,7 +105,7 @@ def train(
         if hint := closest(name, (*given, "callbacks")):  # else the config says what it does not know
             raise ConfigError(f"Unknown argument '{name}'.{hint}")
     pair = replace_values(config, overrides)
-    pipeline = load_pipeline(PIPELINE_OF[find_policy(pair).learns_from])
+    pipeline = find_pipeline(find_policy(pair))
     given_limits = {name: whole_limit(name, limit) for name, limit in given.items() if limit is not None}
     limits = limits_for(pipeline, given_limits)
     opened = opened_exp_dirs()

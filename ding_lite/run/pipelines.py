@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ding_lite.config.schema import PIPELINE_OF
-from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest
+from ding_lite.utils.registry import ConfigError, closest
 
 
 class Pipeline(NamedTuple):
@@ -73,26 +73,21 @@ def whole_limit(name: str, limit: Any) -> int:
     return int(number)
 
 
-def find_pipeline(policy_cfg: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return the pipeline that trains a policy.
-
-    Args:
-        policy_cfg: the `policy` part of a compiled or saved config.
-    """
-    return load_pipeline(PIPELINE_OF[POLICY_REGISTRY.find(policy_cfg["type"]).learns_from])
+def find_pipeline(policy_cls: Any) -> Callable[..., Any]:
+    """Return the pipeline that trains policies of a class."""
+    return load_pipeline(PIPELINE_OF[policy_cls.learns_from])
 
 
-def check_pipeline(cfg: Mapping[str, Any], pipeline: str, trains: str) -> None:
+def check_pipeline(cfg: Mapping[str, Any], policy_cls: Any, pipeline: str, trains: str) -> None:
     """Raise `ConfigError` if a pipeline does not fit a config.
 
     The policy's class must name the pipeline `trains`, and only some pipelines use a reward model.
     """
-    policy_type = cfg["policy"]["type"]
-    right = PIPELINE_OF[POLICY_REGISTRY.find(policy_type).learns_from]
+    right = PIPELINE_OF[policy_cls.learns_from]
     if right != trains:
         raise ConfigError(
-            f"Policy '{policy_type}' learns {PIPELINES[right].learns}: use {right}(...), or on the command line "
-            f"-m {PIPELINES[right].mode}, which is also the default."
+            f"Policy '{cfg['policy']['type']}' learns {PIPELINES[right].learns}: use {right}(...), or on the command "
+            f"line -m {PIPELINES[right].mode}, which is also the default."
         )
     if "reward_model" in cfg and not PIPELINES[pipeline].relabels:
         places = " and ".join(name for name, each in PIPELINES.items() if each.relabels)

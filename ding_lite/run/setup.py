@@ -88,6 +88,7 @@ class RunSetup:
     # the config of this rank: the compiled one, with the shapes of the environment filled in, and with this rank's part
     # of the sizes that `policy.divide` says are those of all ranks together
     cfg: EasyDict
+    policy_cls: type[Policy]
     spec: EnvSpec  # the environment's spaces, as the policy sees them
     model: nn.Module | None  # the model that the user passed in, or None
     # limits of the run: `max_train_iter` in learner iterations, `max_env_step` in env steps of all ranks
@@ -108,7 +109,7 @@ class RunSetup:
 
     def create_policy(self, fields: tuple[str, ...] = FIELDS) -> Policy:
         """Build the policy, see `policy_process`, which seeds and prepares the process first."""
-        built: Policy = POLICY_REGISTRY.find(self.cfg.policy.type)(self.cfg.policy, self.model, fields)
+        built: Policy = self.policy_cls(self.cfg.policy, self.model, fields)
         env, discount = self.cfg.env, None
         if env.norm_reward.use_norm:
             discount = env.norm_reward.reward_discount
@@ -265,11 +266,12 @@ def prepare_run(
     limits = dict(limits or {})
     builders, counts = _read_env_setting(env_setting)
     cfg = compile_config(input_cfg, seed=seed, model_given=model is not None, overrides=[*overrides, *counts])
+    policy_cls = POLICY_REGISTRY.find(cfg.policy.type)
     if all_ranks:
         device = "cuda" if cfg.policy.cuda and torch.cuda.is_available() else "cpu"
         check_same_config(cfg, **limits, device=device)
     if pipeline:
-        check_pipeline(cfg, pipeline, trains or pipeline)
+        check_pipeline(cfg, policy_cls, pipeline, trains or pipeline)
         if cfg.tracker.type is not None:
             TRACKER_REGISTRY.find(cfg.tracker.type).check_installed()
             fill_in(cfg.tracker.options)  # a missing variable is an error before the run starts
@@ -283,7 +285,7 @@ def prepare_run(
     if builders[0] is not None and cfg.policy.get("divide") and not cfg.policy.collect.get("actors"):
         streams = share(len(builders[0]), get_rank(), get_world_size())
         builders = (builders[0][streams.start : streams.stop], builders[1])
-    setup = RunSetup(own, spec, model, limits, builders, pipeline, whole=cfg)
+    setup = RunSetup(own, policy_cls, spec, model, limits, builders, pipeline, whole=cfg)
     size, limit = setup.first_steps(), limits.get("max_env_step", math.inf)
     if size and size >= limit:
         raise ConfigError(

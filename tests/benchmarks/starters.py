@@ -80,7 +80,9 @@ def train(start: Start, folder: Path) -> None:
     main, create = read_config(_config(start, folder))
     main["exp_name"], main["env"]["stop_value"] = str(folder / start.name), None
     callbacks = [Watch(path, goal)]
-    find_pipeline(create["policy"])((main, create), seed=start.seed, max_env_step=2 * limit, callbacks=callbacks)
+    find_pipeline(POLICY_REGISTRY.find(create["policy"]["type"]))(
+        (main, create), seed=start.seed, max_env_step=2 * limit, callbacks=callbacks
+    )
 
 
 def summary(start: Start, folder: Path) -> dict[str, Any] | None:

@@ -117,7 +117,7 @@ PIPELINES = {"dqn": serial_pipeline, "ppo": serial_pipeline_onpolicy, "bc": seri
 @pytest.mark.parametrize("kind", PIPELINES)
 def test_a_policy_belongs_into_one_pipeline(nothing_starts: None, kind: str) -> None:
     input_cfg = (dict(env=dict(env_id="CartPole-v1")), dict(policy=dict(type=kind)))
-    assert find_pipeline(POLICY_REGISTRY.find(kind).default_config()) is PIPELINES[kind]
+    assert find_pipeline(POLICY_REGISTRY.find(kind)) is PIPELINES[kind]
     for pipeline in set(PIPELINES.values()) - {PIPELINES[kind]}:
         line = refusal(pipeline, input_cfg)
         assert line.startswith(f"Policy '{kind}' learns ")
