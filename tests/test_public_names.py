@@ -49,7 +49,7 @@ NAMES = {
     "ding_lite.rl_utils": """
         ArgmaxSampler HybridDeterminsticSampler HybridStochasticSampler MuSampler MultinomialSampler
         ReparameterizationSampler a2c_data a2c_error a2c_error_continuous a2c_loss acer_policy_error
-        acer_trust_region_update acer_value_error advantage_weight bdq_nstep_td_error calculate_kl_div
+        acer_trust_region_update acer_value_error advantage_weight bdq_nstep_td_error bootstrapped calculate_kl_div
         categorical_projection compute_importance_weights compute_q_retraces conservative_gap discounts
         dist_1step_td_data dist_1step_td_error dist_nstep_td_data dist_nstep_td_error entropy epsilon_at epsilon_greedy
         epsilon_softmax expectile_error first_episodes fqf_calculate_fraction_loss fqf_nstep_td_data fqf_nstep_td_error

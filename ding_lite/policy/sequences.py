@@ -2,7 +2,8 @@
 
 A sequence is all that one environment played in a collect. It starts from the state that was stored with its first row.
 
-Shapes: T steps of a collect, N environments, B environments of a minibatch, K ended episodes.
+Shapes: T steps of a collect or a sequence, U steps to learn from, N environments, B sequences of a batch, or
+environments of a minibatch, K ended episodes.
 """
 
 from __future__ import annotations
@@ -95,6 +96,17 @@ def check_core(policy: EasyDict, recurrent: bool) -> None:
             f"policy.model.{key}={policy.model[key]} is not possible with policy '{policy.type}': "
             "of the policies with this model, only 'ppo' has a memory. Leave it out."
         )
+
+
+def learned_rows(batch: dict[str, Any], cfg: EasyDict) -> dict[str, Tensor]:
+    """Return what a loss reads of the rows after burn-in: `action`, and what `bootstrapped` takes, `[U, B, ...]`.
+
+    `last_step` `[U, B]` is the row, counted from the first one after burn-in, that ends the n steps: that of the step t
+    + n - 1, or of an earlier one at which the trajectory was cut. The target's value is that of its successor.
+    """
+    learned = slice(cfg.burnin_step, cfg.burnin_step + cfg.unroll_len)
+    rows = {key: batch[key][learned] for key in ("action", "reward", "done", "value_gamma")}
+    return rows | {"last_step": batch["last_step"][learned] - cfg.burnin_step}
 
 
 def after_burnin(batch: dict[str, Any], burnin: int) -> dict[str, Any]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ding_lite.rl_utils.categorical import dist_nstep_td_data as dist_nstep_td_data
     from ding_lite.rl_utils.categorical import dist_nstep_td_error as dist_nstep_td_error
     from ding_lite.rl_utils.categorical import project_distribution as project_distribution
+    from ding_lite.rl_utils.common import bootstrapped as bootstrapped
     from ding_lite.rl_utils.common import discounts as discounts
     from ding_lite.rl_utils.common import nstep_sums as nstep_sums
     from ding_lite.rl_utils.common import pick as pick

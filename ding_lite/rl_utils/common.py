@@ -1,6 +1,8 @@
-"""Functions that several losses and returns use: checks of shapes, picks, weighted means, n-step and other sums."""
+"""Functions that several losses and returns use: checks of shapes, picks, targets, weighted means, sums of n steps."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -24,6 +26,17 @@ def check_same_shape(**tensors: Tensor | None) -> None:
 def pick(x_BA: Tensor, action_B: Tensor) -> Tensor:
     """Return the element of each row that an action chooses, `[...]`, for values `[..., A]` and integers `[...]`."""
     return x_BA.gather(-1, action_B.unsqueeze(-1)).squeeze(-1)
+
+
+def bootstrapped(batch: Mapping[str, Tensor], next_value: Tensor) -> Tensor:
+    """Return what a value should predict, r + g (1 - done) V, shaped like V. A gradient flows to V.
+
+    Args:
+        batch: `reward`, r, the discounted sum of n rewards; `done`, true where a terminal state follows them;
+            `value_gamma`, g, the discount of V. Each is `[B]`, or `[T, B]` of sequences.
+        next_value: V, the value of the state after the n steps, `[..., B]` or `[..., T, B]`.
+    """
+    return batch["reward"] + batch["value_gamma"] * next_value.masked_fill(batch["done"], 0.0)
 
 
 def weighted_mean(x: Tensor, weight: Tensor | None) -> Tensor:

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from easydict import EasyDict
 
 from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.envs import create_vector_env
 from ding_lite.policy.policy_gradient.actor_critic import estimate_advantages
-from ding_lite.policy.sequences import evaluate_sequences
+from ding_lite.policy.sequences import evaluate_sequences, learned_rows
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_leaves, tree_map
 from ding_lite.worker import SampleCollector
@@ -132,6 +133,14 @@ def test_minibatches_hold_whole_sequences_and_every_sample_once() -> None:
             for name, part in batch["prev_state"].items():
                 assert torch.equal(part[b], block["prev_state"][name][0, n])
     assert sorted(seen) == list(range(N))
+
+
+def test_a_loss_reads_the_rows_after_burn_in_and_counts_last_steps_from_the_first() -> None:
+    row_T1 = torch.arange(6.0)[:, None]  # 2 of burn-in, 3 to learn from, and one more that n steps may need
+    batch = dict.fromkeys(("action", "reward", "done", "value_gamma"), row_T1) | {"last_step": row_T1.long() + 1}
+    rows = learned_rows(batch, EasyDict(burnin_step=2, unroll_len=3))
+    assert rows["reward"].flatten().tolist() == rows["action"].flatten().tolist() == [2.0, 3.0, 4.0]
+    assert rows["last_step"].flatten().tolist() == [1, 2, 3]
 
 
 def test_the_gradient_reaches_back_through_time_but_not_past_the_start_of_an_episode() -> None:

@@ -29,9 +29,9 @@ import torch
 from torch import Tensor
 
 from ding_lite.multi_agent.policy.qmix import NOT_OF_QMIX, QMIX_KEYS, global_states
-from ding_lite.policy.sequences import RecurrentPolicy
+from ding_lite.policy.sequences import RecurrentPolicy, learned_rows
 from ding_lite.policy.value.dqn import DQNPolicy
-from ding_lite.rl_utils.common import weighted_mean
+from ding_lite.rl_utils.common import bootstrapped, weighted_mean
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -58,21 +58,19 @@ class MADQNPolicy(RecurrentPolicy, DQNPolicy):
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the module's docstring for a batch as `QMIXPolicy._loss` takes it."""
         cfg = self._cfg
-        learned = slice(cfg.burnin_step, cfg.burnin_step + cfg.unroll_len)
+        rows = learned_rows(batch, cfg)
         state_TBG, next_state_TBG = global_states(batch, cfg.burnin_step)
         mix = partial(self._run, mode="mix")
         q_TB2MA, next_q_TB2MA = self._unroll(self._model, batch, "both")
         state_UBG = None if state_TBG is None else state_TBG[: cfg.unroll_len]
-        of_batch = {"q_X2MA": q_TB2MA[: cfg.unroll_len], "action_XM": batch["action"][learned]}
+        of_batch = {"q_X2MA": q_TB2MA[: cfg.unroll_len], "action_XM": rows["action"]}
         q_UB2 = mix(self._model, state_UBG, **of_batch)["total_q"]
         with torch.no_grad():
             _, target_q_TB2MA = self._unroll(self._target_model, batch, "both")
             chooser_TBMA = next_q_TB2MA[:, :, 0] if cfg.learn.double_q else target_q_TB2MA[:, :, 1]
             best_TBM = chooser_TBMA.argmax(-1)
             next_q_TB2 = mix(self._target_model, next_state_TBG, q_X2MA=target_q_TB2MA, action_XM=best_TBM)["total_q"]
-            next_q_UB = next_q_TB2[..., 1].gather(0, batch["last_step"][learned] - learned.start)
-            next_q_UB = next_q_UB.masked_fill(batch["done"][learned], 0.0)
-            target_UB = batch["reward"][learned] + batch["value_gamma"][learned] * next_q_UB
+            target_UB = bootstrapped(rows, next_q_TB2[..., 1].gather(0, rows["last_step"]))
         error_UB2 = target_UB.unsqueeze(-1) - q_UB2
         loss = weighted_mean(error_UB2.square().sum(-1), batch.get("weight"))
         figures = {"q_value": q_UB2[..., 0].detach(), "cooperation_q_value": q_UB2[..., 1].detach().mean()}

@@ -32,9 +32,9 @@ from torch import Tensor, nn
 
 from ding_lite.model.recurrent import unroll
 from ding_lite.multi_agent.model.agents import pick_active
-from ding_lite.policy.sequences import SEQUENCE_KEYS, RecurrentPolicy, after_burnin
+from ding_lite.policy.sequences import SEQUENCE_KEYS, RecurrentPolicy, after_burnin, learned_rows
 from ding_lite.policy.value.dqn import DQNPolicy
-from ding_lite.rl_utils.common import weighted_mean
+from ding_lite.rl_utils.common import bootstrapped, weighted_mean
 from ding_lite.torch_utils.normalizer import GLOBAL
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -95,20 +95,17 @@ class QMIXPolicy(RecurrentPolicy, DQNPolicy):
             The loss, a scalar, and the detached tensors `priority` `[B]` and `q_value` `[U, B]`.
         """
         cfg = self._cfg
-        learned = slice(cfg.burnin_step, cfg.burnin_step + cfg.unroll_len)
+        rows = learned_rows(batch, cfg)
         state_TBG, next_state_TBG = global_states(batch, cfg.burnin_step)
         q_TBMA, next_q_TBMA = self._unroll(self._model, batch)
-        q_UBM = pick_active(q_TBMA[: cfg.unroll_len], batch["action"][learned])
+        q_UBM = pick_active(q_TBMA[: cfg.unroll_len], rows["action"])
         q_UB = self._mix(self._model, q_UBM, None if state_TBG is None else state_TBG[: cfg.unroll_len])
         with torch.no_grad():
             _, target_q_TBMA = self._unroll(self._target_model, batch)
             chooser_TBMA = next_q_TBMA if cfg.learn.double_q else target_q_TBMA
             next_q_TBM = pick_active(target_q_TBMA, chooser_TBMA.argmax(-1))
             next_q_TB = self._mix(self._target_model, next_q_TBM, next_state_TBG)
-            # the successors of row t + n - 1, or of an earlier row at which the trajectory was cut
-            next_q_UB = next_q_TB.gather(0, batch["last_step"][learned] - learned.start)
-            next_q_UB = next_q_UB.masked_fill(batch["done"][learned], 0.0)
-            target_UB = batch["reward"][learned] + batch["value_gamma"][learned] * next_q_UB
+            target_UB = bootstrapped(rows, next_q_TB.gather(0, rows["last_step"]))
         error_UB = target_UB - q_UB
         loss = weighted_mean(error_UB.square(), batch.get("weight"))
         return loss, {"priority": self._priority(error_UB.detach().abs()), "q_value": q_UB.detach()}

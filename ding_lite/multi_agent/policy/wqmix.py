@@ -28,9 +28,9 @@ import torch
 from torch import Tensor
 
 from ding_lite.multi_agent.policy.qmix import NOT_OF_QMIX, QMIX_KEYS, global_states
-from ding_lite.policy.sequences import RecurrentPolicy
+from ding_lite.policy.sequences import RecurrentPolicy, learned_rows
 from ding_lite.policy.value.dqn import DQNPolicy
-from ding_lite.rl_utils.common import weighted_mean
+from ding_lite.rl_utils.common import bootstrapped, weighted_mean
 from ding_lite.torch_utils.normalizer import active_agents
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -59,27 +59,24 @@ class WQMIXPolicy(RecurrentPolicy, DQNPolicy):
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the module's docstring for a batch as `QMIXPolicy._loss` takes it."""
         cfg = self._cfg
-        learned = slice(cfg.burnin_step, cfg.burnin_step + cfg.unroll_len)
+        rows = learned_rows(batch, cfg)
         state_TBG, next_state_TBG = global_states(batch, cfg.burnin_step)
         mix = partial(self._run, mode="mix")
         q_TB2MA, next_q_TB2MA = self._unroll(self._model, batch, "both")
-        q_UB2MA, state_UBG = q_TB2MA[: cfg.unroll_len], state_TBG[: cfg.unroll_len]
-        action_UBM = batch["action"][learned]
+        q_UB2MA, state_UBG, action_UBM = q_TB2MA[: cfg.unroll_len], state_TBG[: cfg.unroll_len], rows["action"]
         q_UB2 = mix(self._model, state_UBG, q_X2MA=q_UB2MA, action_XM=action_UBM)["total_q"]
         with torch.no_grad():
             _, target_q_TB2MA = self._unroll(self._target_model, batch, "both")
             best_TBM = next_q_TB2MA[:, :, 0].argmax(-1)
             next_q_TB2 = mix(self._target_model, next_state_TBG, q_X2MA=target_q_TB2MA, action_XM=best_TBM)["total_q"]
-            next_q_UB = next_q_TB2[..., 1].gather(0, batch["last_step"][learned] - learned.start)
-            next_q_UB = next_q_UB.masked_fill(batch["done"][learned], 0.0)
-            target_UB = batch["reward"][learned] + batch["value_gamma"][learned] * next_q_UB
+            target_UB = bootstrapped(rows, next_q_TB2[..., 1].gather(0, rows["last_step"]))
             counts_UB = q_UB2[..., 0] < target_UB
             if not cfg.learn.wqmix_ow:
                 greedy_UBM = q_UB2MA[:, :, 0].argmax(-1)
                 greedy_UB2 = mix(self._model, state_UBG, q_X2MA=q_UB2MA, action_XM=greedy_UBM)["total_q"]
                 same_UBM, active_TBM = greedy_UBM == action_UBM, active_agents(batch["obs"])
                 if active_TBM is not None:
-                    same_UBM |= ~active_TBM[learned]
+                    same_UBM |= ~active_TBM[cfg.burnin_step :][: cfg.unroll_len]
                 counts_UB = same_UBM.all(-1) | (target_UB > greedy_UB2[..., 1])
             alpha_UB = torch.where(counts_UB, 1.0, cfg.learn.alpha).to(target_UB.dtype)
         error_UB2 = target_UB.unsqueeze(-1) - q_UB2

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import CRITIC_KEYS, DATASET_KEYS, NOT_OF_DATASETS, REPLAY_KEYS
-from ding_lite.rl_utils.common import sum_of_means
+from ding_lite.rl_utils.common import bootstrapped, sum_of_means
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_leaves
@@ -118,7 +118,7 @@ class BCQPolicy(Policy):
             q_CKB = self._run(self._target_critic, batch["next_obs"], action=action_KBD)
             value_B = (lmbda * q_CKB.amin(0) + (1.0 - lmbda) * q_CKB.amax(0)).amax(0)
         q_CB = self._run(self._model.critic, batch["obs"], action=batch["action"])
-        target_B = batch["reward"] + batch["value_gamma"] * value_B.masked_fill(batch["done"], 0.0)
+        target_B = bootstrapped(batch, value_B)
         error_CB = target_B - q_CB
         return sum_of_means(error_CB.square()), {"q_value": q_CB.detach(), "td_error": error_CB.detach().abs()}
 

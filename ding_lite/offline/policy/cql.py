@@ -37,7 +37,7 @@ from torch import Tensor
 
 from ding_lite.policy.common_keys import DATASET_KEYS, NOT_OF_DATASETS, WIDE_HEADS
 from ding_lite.policy.continuous.sac import SACPolicy
-from ding_lite.rl_utils.common import sum_of_means
+from ding_lite.rl_utils.common import bootstrapped, sum_of_means
 from ding_lite.rl_utils.q_continuous import conservative_gap, squashed_sample
 from ding_lite.torch_utils.optimizer import Coefficient
 from ding_lite.utils.key import Key, merge_keys
@@ -111,7 +111,7 @@ class CQLPolicy(SACPolicy):
             log_density = torch.cat([half, *logp_KX.chunk(2, dim=1)])
         q = self._run(self._model.critic, batch["obs"], action=action)  # the data's action is the first
         q_CB = q[:, 0]
-        target_B = batch["reward"] + batch["value_gamma"] * value_B.masked_fill(batch["done"], 0.0)
+        target_B = bootstrapped(batch, value_B)
         error_CB = target_B - q_CB
         loss = sum_of_means(error_CB.square())
         gap_C = conservative_gap(q[:, 1:], log_density, q_CB)

@@ -30,6 +30,7 @@ from torch.nn import functional
 
 from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import DATASET_KEYS, NOT_OF_DATASETS, TARGET_KEYS
+from ding_lite.rl_utils.common import bootstrapped
 from ding_lite.rl_utils.quantile import quantile_loss
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
@@ -83,8 +84,7 @@ class DiscreteCQLPolicy(Policy):
             next_action_B = self._run(self._model, batch["next_obs"])["logit"].argmax(-1)
         q_BAK = output["q"]
         row_B = torch.arange(len(next_action_B), device=next_action_B.device)
-        next_theta_BK = target_q_BAK[row_B, next_action_B].masked_fill(batch["done"][:, None], 0.0)
-        target_BK = (batch["reward"] + batch["value_gamma"] * next_theta_BK.t()).t()
+        target_BK = bootstrapped(batch, target_q_BAK[row_B, next_action_B].t()).t()
         theta_BK = q_BAK[row_B, batch["action"]]
         td_loss = quantile_loss(theta_BK, target_BK, output["tau"][..., 0], self._cfg.learn.kappa).mean()
         q_BA = output["logit"]  # the means of the quantiles

@@ -26,7 +26,7 @@ from torch.nn import functional
 
 from ding_lite.policy.common_keys import DATASET_KEYS, NOT_OF_DATASETS, WIDE_HEADS
 from ding_lite.policy.continuous.sac import SACPolicy
-from ding_lite.rl_utils.common import sum_of_means
+from ding_lite.rl_utils.common import bootstrapped, sum_of_means
 from ding_lite.rl_utils.q_continuous import squashed_sample
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -65,7 +65,7 @@ class EDACPolicy(SACPolicy):
                 value_B = value_B - self._alpha() * logp_B
         action_CBD = batch["action"].to(self._dtype).repeat(ensemble_num, 1, 1).requires_grad_()
         q_CB = self._run(self._model.critic, batch["obs"], action=action_CBD, own_actions=True)
-        target_B = batch["reward"] + batch["value_gamma"] * value_B.masked_fill(batch["done"], 0.0)
+        target_B = bootstrapped(batch, value_B)
         error_CB = target_B - q_CB
         (slope_CBD,) = torch.autograd.grad(q_CB.sum(), action_CBD, create_graph=True)
         g_CBD = functional.normalize(slope_CBD, dim=-1)

@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import CRITIC_KEYS, DATASET_KEYS, NOT_OF_DATASETS, REPLAY_KEYS
 from ding_lite.policy.continuous.sac import INIT_W, init_last_layers
-from ding_lite.rl_utils.common import sum_of_means
+from ding_lite.rl_utils.common import bootstrapped, sum_of_means
 from ding_lite.rl_utils.distribution import log_prob, sample
 from ding_lite.rl_utils.q_continuous import advantage_weight, expectile_error
 from ding_lite.utils.key import Key, merge_keys
@@ -103,8 +103,7 @@ class IQLPolicy(Policy):
     def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_critic and detached figures, for a batch with `next_value` `[B]`, V(s')."""
         q_CB = self._run(self._model.critic, batch["obs"], action=batch["action"])
-        next_value_B = batch["next_value"].masked_fill(batch["done"], 0.0)
-        target_B = batch["reward"] + batch["value_gamma"] * next_value_B
+        target_B = bootstrapped(batch, batch["next_value"])
         return sum_of_means((target_B - q_CB).square()), {"q_value": q_CB.detach()}
 
     def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:

@@ -38,7 +38,7 @@ from torch import Tensor
 
 from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import CRITIC_KEYS, NOISE_SIGMA, REPLAY_KEYS
-from ding_lite.rl_utils.common import sum_of_means
+from ding_lite.rl_utils.common import bootstrapped, sum_of_means
 from ding_lite.rl_utils.exploration import ornstein_uhlenbeck
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
@@ -128,7 +128,7 @@ class DDPGPolicy(Policy):
             action_BD = self._target_action(batch)
             value_B = self._run(self._target_critic, batch["next_obs"], action=action_BD).amin(0)
         q_CB = self._run(self._model.critic, batch["obs"], action=batch["action"])
-        target_B = batch["reward"] + batch["value_gamma"] * value_B.masked_fill(batch["done"], 0.0)
+        target_B = bootstrapped(batch, value_B)
         error_CB = target_B - q_CB
         loss = sum_of_means(error_CB.square(), batch.get("weight"))
         error_B = error_CB.detach().abs().mean(0)

@@ -28,7 +28,7 @@ from ding_lite.policy.base import Policy
 from ding_lite.policy.continuous.ddpg import DDPGPolicy
 from ding_lite.policy.continuous.sac import SACPolicy
 from ding_lite.policy.continuous.td3 import TD3_KEYS
-from ding_lite.policy.sequences import SEQUENCE_KEYS, RecurrentPolicy, after_burnin
+from ding_lite.policy.sequences import SEQUENCE_KEYS, RecurrentPolicy, after_burnin, learned_rows
 from ding_lite.utils.key import merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
@@ -45,20 +45,18 @@ def arrange(policy: Policy, batch: dict[str, Any]) -> dict[str, Any]:
     The actions of the batch are `[T B, D]`.
     """
     cfg = policy.current_config
-    burnin, learned = cfg.burnin_step, slice(cfg.burnin_step, cfg.burnin_step + cfg.unroll_len)
-    start, state = batch["episode_start"], policy._to_device(batch.pop("prev_state"))
+    burnin, start, state = cfg.burnin_step, batch["episode_start"], policy._to_device(batch.pop("prev_state"))
     if burnin:
         with torch.no_grad():
             first = tree_map(lambda leaf: leaf[:burnin], batch["obs"])
             run = partial(policy._run, policy.model, first, mode="remember")
             state = run(prev_state=state, episode_start=start[:burnin])["next_state"]
-    following = after_burnin(batch, burnin) | {"prev_state": state, "last_step": batch["last_step"][learned] - burnin}
-    rows = {key: following[key] for key in ("obs", "episode_start")}
-    batch["action"] = batch["action"].unflatten(0, start.shape)
-    batch = {key: column for key, column in batch.items() if key not in following}
-    batch |= {key: batch[key][learned] for key in ("action", "reward", "done", "value_gamma")}
-    obs = tree_map(lambda leaf: leaf[: cfg.unroll_len], rows) | {"prev_state": state}
-    return {**batch, "obs": obs, "next_obs": following}
+    rows = learned_rows({**batch, "action": batch["action"].unflatten(0, start.shape)}, cfg)
+    following = after_burnin(batch, burnin) | {"prev_state": state, "last_step": rows.pop("last_step")}
+    now = {key: following[key] for key in ("obs", "episode_start")}
+    obs = tree_map(lambda leaf: leaf[: cfg.unroll_len], now) | {"prev_state": state}
+    rest = {key: column for key, column in batch.items() if key not in following}
+    return {**rest, **rows, "obs": obs, "next_obs": following}
 
 
 def draw(policy: Policy, batch: dict[str, Any]) -> Tensor:

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import CRITIC_KEYS, REPLAY_KEYS
-from ding_lite.rl_utils.common import sum_of_means
+from ding_lite.rl_utils.common import bootstrapped, sum_of_means
 from ding_lite.rl_utils.q_continuous import squashed_sample, temperature_error
 from ding_lite.torch_utils.optimizer import Coefficient
 from ding_lite.utils.key import Key, merge_keys
@@ -116,7 +116,7 @@ class SACPolicy(Policy):
             next_q_CB = self._run(self._target_critic, batch["next_obs"], action=action_BD)
             value_B = self._next_value(next_q_CB, batch) - self._alpha() * logp_B
         q_CB = self._run(self._model.critic, batch["obs"], action=batch["action"])
-        target_B = batch["reward"] + batch["value_gamma"] * value_B.masked_fill(batch["done"], 0.0)
+        target_B = bootstrapped(batch, value_B)
         error_CB = target_B - q_CB
         loss = sum_of_means(error_CB.square(), batch.get("weight"))
         error_B = error_CB.detach().abs().mean(0)

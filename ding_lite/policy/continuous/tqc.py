@@ -21,7 +21,7 @@ from easydict import EasyDict
 from torch import Tensor
 
 from ding_lite.policy.continuous.sac import SACPolicy
-from ding_lite.rl_utils.common import sum_of_means
+from ding_lite.rl_utils.common import bootstrapped, sum_of_means
 from ding_lite.rl_utils.q_continuous import squashed_sample
 from ding_lite.rl_utils.quantile import quantile_loss
 from ding_lite.utils.key import Key
@@ -66,7 +66,7 @@ class TQCPolicy(SACPolicy):
             num = len(z_CBK) * (z_CBK.shape[-1] - self._cfg.learn.top_quantiles_to_drop_per_net)
             z_JB = z_CBK.transpose(1, 2).flatten(0, 1).sort(0).values[:num]
             value_JB = z_JB - self._alpha() * logp_B
-            target_JB = batch["reward"] + batch["value_gamma"] * value_JB.masked_fill(batch["done"], 0.0)
+            target_JB = bootstrapped(batch, value_JB)
         theta_CBK = self._run(self._model.critic, batch["obs"], action=batch["action"])
         number = theta_CBK.shape[-1]
         tau_K = (torch.arange(number, dtype=theta_CBK.dtype, device=theta_CBK.device) + 0.5) / number

@@ -28,7 +28,7 @@ from torch import Tensor
 from ding_lite.model.masks import allowed_actions, find_mask
 from ding_lite.policy.common_keys import MULTI_AGENT, epsilon_keys
 from ding_lite.policy.continuous.sac import SACPolicy
-from ding_lite.rl_utils.common import pick, sum_of_means
+from ding_lite.rl_utils.common import bootstrapped, pick, sum_of_means
 from ding_lite.rl_utils.q_continuous import temperature_error
 from ding_lite.rl_utils.soft_q import epsilon_softmax, soft_policy_value
 from ding_lite.utils.key import Key
@@ -69,7 +69,7 @@ class DiscreteSACPolicy(SACPolicy):
             next_value_B, _ = soft_policy_value(next_q_BA, logit_BA, self._alpha())
         q_CBA = self._run(self._model.critic, batch["obs"])
         q_CB = pick(q_CBA, batch["action"].expand(len(q_CBA), -1))
-        target_B = batch["reward"] + batch["value_gamma"] * next_value_B.masked_fill(batch["done"], 0.0)
+        target_B = bootstrapped(batch, next_value_B)
         error_CB = target_B - q_CB
         loss = sum_of_means(error_CB.square(), batch.get("weight"))
         error_CB = error_CB.detach().abs()

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy.value.dqn import DQNPolicy
-from ding_lite.rl_utils.common import pick, weighted_mean
+from ding_lite.rl_utils.common import bootstrapped, pick, weighted_mean
 from ding_lite.rl_utils.exploration import epsilon_greedy
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -63,7 +63,7 @@ class BDQPolicy(DQNPolicy):
             next_q_DB = pick(target_q_BDA, chooser_BDA.argmax(-1)).t()
             if self._cfg.learn.mean_target:  # the branches have a common target
                 next_q_DB = next_q_DB.mean(0).expand_as(next_q_DB)
-            target_DB = batch["reward"] + batch["value_gamma"] * next_q_DB.masked_fill(batch["done"], 0.0)
+            target_DB = bootstrapped(batch, next_q_DB)
         q_BD = pick(q_BDA, action_BD)
         error_DB = target_DB - q_BD.t()
         loss = weighted_mean(error_DB.square().mean(0), batch.get("weight"))

@@ -32,7 +32,7 @@ from torch import Tensor
 from ding_lite.model.noisy import check_noisy, draw_noise, given_noise, request_noise
 from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import MULTI_AGENT, REPLAY_KEYS, TARGET_KEYS, epsilon_keys
-from ding_lite.rl_utils.common import pick, weighted_mean
+from ding_lite.rl_utils.common import bootstrapped, pick, weighted_mean
 from ding_lite.rl_utils.exploration import epsilon_greedy, spread_epsilon
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
@@ -98,8 +98,7 @@ class DQNPolicy(Policy):
         online, target, next_action_B = self._outputs(batch)
         q_B = pick(online["logit"], batch["action"])
         with torch.no_grad():
-            next_q_B = pick(target["logit"], next_action_B).masked_fill(batch["done"], 0.0)
-            target_B = batch["reward"] + batch["value_gamma"] * next_q_B  # replay has summed n rewards
+            target_B = bootstrapped(batch, pick(target["logit"], next_action_B))  # replay has summed n rewards
         error_B = target_B - q_B
         loss = weighted_mean(error_B.square(), batch.get("weight"))
         return loss, {"priority": error_B.detach().abs(), "q_value": online["logit"].detach()}

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from ding_lite.model.distributional import FractionHead
 from ding_lite.policy.value.dqn import DQNPolicy
-from ding_lite.rl_utils.common import weighted_mean
+from ding_lite.rl_utils.common import bootstrapped, weighted_mean
 from ding_lite.rl_utils.quantile import fqf_calculate_fraction_loss, quantile_loss
 from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.utils.key import Key
@@ -85,8 +85,7 @@ class FQFPolicy(DQNPolicy):
         row_B = torch.arange(len(action_B), device=action_B.device)
         theta_BK = online["q"][row_B, :, action_B]
         with torch.no_grad():
-            next_theta_BK = target["q"][row_B, :, next_action_B].masked_fill(batch["done"][:, None], 0.0)
-            target_BK = (batch["reward"] + batch["value_gamma"] * next_theta_BK.t()).t()
+            target_BK = bootstrapped(batch, target["q"][row_B, :, next_action_B].t()).t()
         loss_B = quantile_loss(theta_BK, target_BK, online["quantiles_hats"], learn.kappa) / (learn.kappa or 1.0)
         quantile_term = weighted_mean(loss_B, weight_B)
         fraction_loss = fqf_calculate_fraction_loss(

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy.value.dqn import DQNPolicy
-from ding_lite.rl_utils.common import weighted_mean
+from ding_lite.rl_utils.common import bootstrapped, weighted_mean
 from ding_lite.rl_utils.quantile import quantile_loss
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -62,8 +62,7 @@ class IQNPolicy(DQNPolicy):
         row_B = torch.arange(len(next_action_B), device=next_action_B.device)
         theta_KB = online["q"][:, row_B, batch["action"]]
         with torch.no_grad():
-            next_theta_KB = target["q"][:, row_B, next_action_B].masked_fill(batch["done"], 0.0)
-            target_KB = batch["reward"] + batch["value_gamma"] * next_theta_KB
+            target_KB = bootstrapped(batch, target["q"][:, row_B, next_action_B])
         tau_BK = online["quantiles"].reshape(theta_KB.shape).t()
         loss_B = quantile_loss(theta_KB.t(), target_KB.t(), tau_BK, kappa) / (kappa or 1.0)
         loss = weighted_mean(loss_B, batch.get("weight"))

@@ -33,7 +33,7 @@ from torch import Tensor
 
 from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import CRITIC_KEYS, NOISE_SIGMA, REPLAY_KEYS, epsilon_keys
-from ding_lite.rl_utils.common import pick, weighted_mean
+from ding_lite.rl_utils.common import bootstrapped, pick, weighted_mean
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -87,8 +87,7 @@ class PDQNPolicy(Policy):
             next_type_B = self._run(self._model.dis, batch["next_obs"], action_args=args_BD).argmax(-1)
         q_BK = self._run(self._model.dis, batch["obs"], action_args=batch["action"]["action_args"])
         with torch.no_grad():
-            next_q_B = pick(target_q_BK, next_type_B).masked_fill(batch["done"], 0.0)
-            target_B = batch["reward"] + batch["value_gamma"] * next_q_B
+            target_B = bootstrapped(batch, pick(target_q_BK, next_type_B))
         error_B = target_B - pick(q_BK, batch["action"]["action_type"])
         loss = weighted_mean(error_B.square(), batch.get("weight"))
         error_B = error_B.detach().abs()

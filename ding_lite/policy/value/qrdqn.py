@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy.value.dqn import DQNPolicy
-from ding_lite.rl_utils.common import weighted_mean
+from ding_lite.rl_utils.common import bootstrapped, weighted_mean
 from ding_lite.rl_utils.quantile import quantile_loss
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -49,8 +49,7 @@ class QRDQNPolicy(DQNPolicy):
         row_B = torch.arange(len(next_action_B), device=next_action_B.device)
         theta_BK = online["q"][row_B, batch["action"]]
         with torch.no_grad():
-            next_theta_BK = target["q"][row_B, next_action_B].masked_fill(batch["done"][:, None], 0.0)
-            target_BK = (batch["reward"] + batch["value_gamma"] * next_theta_BK.t()).t()
+            target_BK = bootstrapped(batch, target["q"][row_B, next_action_B].t()).t()
         loss_B = quantile_loss(theta_BK, target_BK, tau_BK=online["tau"][..., 0], kappa=self._cfg.learn.kappa)
         loss = weighted_mean(loss_B, batch.get("weight"))
         return loss, {"priority": loss_B.detach(), "q_value": online["logit"].detach()}

@@ -29,9 +29,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ding_lite.policy.sequences import SEQUENCE_KEYS, RecurrentPolicy
+from ding_lite.policy.sequences import SEQUENCE_KEYS, RecurrentPolicy, learned_rows
 from ding_lite.policy.value.dqn import DQNPolicy
-from ding_lite.rl_utils.common import pick, weighted_mean
+from ding_lite.rl_utils.common import bootstrapped, pick, weighted_mean
 from ding_lite.rl_utils.td import value_inv_transform, value_transform
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -73,20 +73,18 @@ class R2D2Policy(RecurrentPolicy, DQNPolicy):
             The loss, a scalar, and the detached tensors `priority` `[B]` and `q_value` `[U, B]`.
         """
         cfg = self._cfg
-        learned = slice(cfg.burnin_step, cfg.burnin_step + cfg.unroll_len)
+        rows = learned_rows(batch, cfg)
         q_TBA, next_q_TBA = self._unroll(self._model, batch)
         with torch.no_grad():
             _, target_q_TBA = self._unroll(self._target_model, batch)
             next_q_TB = pick(target_q_TBA, next_q_TBA.argmax(-1))
-            # the successors of row t + n - 1, or of an earlier row at which the trajectory was cut
-            next_q_UB = next_q_TB.gather(0, batch["last_step"][learned] - learned.start)
+            next_q_UB = next_q_TB.gather(0, rows["last_step"])
             if cfg.learn.value_rescale:  # h^-1
                 next_q_UB = value_inv_transform(next_q_UB)
-            next_q_UB = next_q_UB.masked_fill(batch["done"][learned], 0.0)
-            target_UB = batch["reward"][learned] + batch["value_gamma"][learned] * next_q_UB
+            target_UB = bootstrapped(rows, next_q_UB)
             if cfg.learn.value_rescale:  # h
                 target_UB = value_transform(target_UB)
-        q_UB = pick(q_TBA[: cfg.unroll_len], batch["action"][learned])
+        q_UB = pick(q_TBA[: cfg.unroll_len], rows["action"])
         error_UB = target_UB - q_UB
         loss = weighted_mean(error_UB.square(), batch.get("weight"))
         return loss, {"priority": self._priority(error_UB.detach().abs()), "q_value": q_UB.detach()}

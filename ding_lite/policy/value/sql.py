@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy.value.dqn import DQNPolicy
-from ding_lite.rl_utils.common import pick, weighted_mean
+from ding_lite.rl_utils.common import bootstrapped, pick, weighted_mean
 from ding_lite.rl_utils.soft_q import epsilon_softmax, soft_value
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -47,7 +47,7 @@ class SQLPolicy(DQNPolicy):
         with torch.no_grad():
             target_q_BA = self._output(self._target_model, batch, "next_obs", "target")["logit"]
             value_B = soft_value(target_q_BA, self._cfg.learn.alpha)
-            target_B = batch["reward"] + batch["value_gamma"] * value_B.masked_fill(batch["done"], 0.0)
+            target_B = bootstrapped(batch, value_B)
         error_B = target_B - pick(q_BA, batch["action"])
         loss = weighted_mean(error_B.square(), batch.get("weight"))
         return loss, {"priority": error_B.detach().abs(), "q_value": q_BA.detach(), "soft_value": value_B}

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import REPLAY_KEYS, epsilon_keys
-from ding_lite.rl_utils.common import pick, weighted_mean
+from ding_lite.rl_utils.common import bootstrapped, pick, weighted_mean
 from ding_lite.rl_utils.distribution import entropy
 from ding_lite.rl_utils.q_continuous import temperature_error
 from ding_lite.rl_utils.soft_q import epsilon_softmax, soft_value
@@ -92,7 +92,7 @@ class SQNPolicy(Policy):
             alpha = self._alpha()
             target_q_BA = self._run(self._target_model, batch["next_obs"])["q_value"].amin(0)
             value_B = soft_value(target_q_BA, alpha)
-            target_B = batch["reward"] + batch["value_gamma"] * value_B.masked_fill(batch["done"], 0.0)
+            target_B = bootstrapped(batch, value_B)
         errors = [target_B - pick(q_BA, batch["action"]) for q_BA in q_CBA]
         loss = torch.stack([weighted_mean(error_B.square(), batch.get("weight")) for error_B in errors]).sum()
         priority_B = torch.stack(errors).detach().abs().mean(0)
