@@ -38,6 +38,7 @@ from torch import Tensor, nn
 from ding_lite.multi_agent.model.agents import of_agent
 from ding_lite.policy.base import Policy
 from ding_lite.policy.policy_gradient.actor_critic import (
+    ValuesInUnits,
     ValueUnits,
     estimate_advantages,
     estimate_values,
@@ -61,7 +62,7 @@ SHARED = (  # keys of PPO
 
 
 @POLICY_REGISTRY.register("happo")
-class HAPPOPolicy(Policy):
+class HAPPOPolicy(ValuesInUnits, Policy):
     """HAPPO for several agents with discrete actions. Override `_actor_loss` or `_critic_loss` to change it."""
 
     config: ClassVar[dict[str, Any]] = dict(
@@ -183,18 +184,3 @@ class HAPPOPolicy(Policy):
         clip = learn.clip_ratio if learn.value_clip else None
         square_B = squared_value_error(value_B, old_B=batch["value"], return_B=batch["return_"], clip_ratio=clip)
         return learn.value_weight * 0.5 * weighted_mean(square_B, batch.get("weight")), {}
-
-    def _state_dict_learn(self) -> dict[str, Any]:
-        return super()._state_dict_learn() | {"value_stats": self._value_stats.state_dict()}
-
-    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
-        super()._load_state_dict_learn(state)
-        self._value_stats.load_state_dict(state["value_stats"])  # the critic predicts returns in these units
-
-    def state_to_act(self) -> dict[str, Any]:
-        return super().state_to_act() | {"value_stats": self._value_stats.state_dict()}
-
-    def load_to_act(self, state: dict[str, Any]) -> None:
-        super().load_to_act(state)
-        if "value_stats" in state:
-            self._value_stats.load_state_dict(state["value_stats"])

@@ -14,6 +14,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from ding_lite.policy.base import Policy
+from ding_lite.policy.checkpointed import Checkpointed
 from ding_lite.rl_utils.policy_gradient import gae, gae_data
 from ding_lite.torch_utils.minibatch import normalize_parts
 from ding_lite.torch_utils.running_stat import RunningMeanStd
@@ -140,6 +141,27 @@ class ValueUnits(RunningMeanStd):
             layer.weight.mul_(scale)
             layer.bias.mul_(scale).add_(torch.where(keeps, (mean - self.mean) / self.std, 0.0))
         return torch.where(keeps, self.normalize(value), old)
+
+
+class ValuesInUnits(Checkpointed):
+    """Saves and restores the `ValueUnits` of a policy, whose first base class it is, wherever the model goes."""
+
+    _value_stats: ValueUnits
+
+    def _state_dict_learn(self) -> dict[str, Any]:
+        return super()._state_dict_learn() | {"value_stats": self._value_stats.state_dict()}
+
+    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
+        super()._load_state_dict_learn(state)
+        self._value_stats.load_state_dict(state["value_stats"])  # the model predicts returns in these units
+
+    def state_to_act(self) -> dict[str, Any]:
+        return super().state_to_act() | {"value_stats": self._value_stats.state_dict()}
+
+    def load_to_act(self, state: dict[str, Any]) -> None:
+        super().load_to_act(state)
+        if "value_stats" in state:
+            self._value_stats.load_state_dict(state["value_stats"])
 
 
 def normalize_advantages(batches: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -20,7 +20,6 @@ covers the samples of all ranks.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
@@ -33,6 +32,7 @@ from ding_lite.policy.common_keys import MULTI_AGENT
 from ding_lite.policy.policy_gradient.actor_critic import (
     DISTRIBUTIONS,
     LOSS_KEYS,
+    ValuesInUnits,
     ValueUnits,
     estimate_advantages,
     estimate_values,
@@ -40,6 +40,7 @@ from ding_lite.policy.policy_gradient.actor_critic import (
     init_parameters,
     normalize_advantages,
 )
+from ding_lite.policy.policy_gradient.kl_penalty import KL_KEYS, KLPenalty, check_kl_keys, load_pretrained
 from ding_lite.policy.sequences import (
     by_environment,
     check_core,
@@ -49,20 +50,16 @@ from ding_lite.policy.sequences import (
     sequence_values,
 )
 from ding_lite.rl_utils.common import weighted_mean
-from ding_lite.rl_utils.distribution import kl_divergence, log_prob, log_prob_entropy, sample
+from ding_lite.rl_utils.distribution import log_prob, log_prob_entropy, sample
 from ding_lite.rl_utils.policy_gradient import clipped_objective, squared_value_error
-from ding_lite.rl_utils.ppo import pretrained_kl
 from ding_lite.torch_utils.minibatch import explained_variance, minibatches, rank_sizes
-from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.key import Key, merge_keys
-from ding_lite.utils.ranks.collectives import allreduce_data
-from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
-from ding_lite.utils.schedule import Scheduled
+from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_leaves
 
 
 @POLICY_REGISTRY.register("ppo")
-class PPOPolicy(Policy):
+class PPOPolicy(ValuesInUnits, Policy):
     """PPO for discrete, multi-discrete, continuous or hybrid actions. Override `_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = merge_keys(
@@ -83,14 +80,7 @@ class PPOPolicy(Policy):
                 adv_norm=Key(True, "normalise each minibatch's advantages, over all ranks, to mean 0 and variance 1"),
                 value_norm=Key(True, "normalise the predicted returns by their running mean and standard deviation"),
                 grad_clip_type="clip_norm",
-                kl_beta=Key(0.0, "weight of KL(pi_old || pi_new), or KL(pi_new || pi_pretrained)", low=0),
-                kl_type=Key("k1", "estimate of the second KL: log-ratio, its square, k3", choices=("k1", "k2", "k3")),
-                pretrained_model_path=Key(None, "checkpoint of pi_pretrained, of the same model; None: none", type=str),
-                target_kl=Key(
-                    None, "desired mean of KL(pi_old || pi_new), for kl_early_stop and kl_adaptive", type=float
-                ),
-                kl_early_stop=Key(False, "end the updates of a collect when the mean KL exceeds 1.5 target_kl"),
-                kl_adaptive=Key(False, "after a collect, double or halve kl_beta if KL is 1.5 times off target_kl"),
+                **KL_KEYS,
             ),
             collect=dict(
                 n_sample=Key(
@@ -124,17 +114,15 @@ class PPOPolicy(Policy):
     def __init__(self, cfg: EasyDict, *args: Any, **kwargs: Any) -> None:
         """Build the policy as `Policy` does. Without the learn mode it can still compute its loss."""
         self.remembers = find_core(cfg.model) is not None
-        self._adapted_kl_beta: float | None = None  # value after changes by `kl_adaptive`
         self._value_stats = ValueUnits(cfg.learn.value_norm)
         super().__init__(cfg, *args, **kwargs)
-        self._kl_is_scheduled = isinstance(self.schedules.follower("learn.kl_beta"), Scheduled)
+        self._penalty = KLPenalty(self._cfg.learn, self.schedules)
 
     def _create_model(self) -> nn.Module:
         return init_parameters(super()._create_model(), self._cfg)
 
     def _init_learn(self) -> None:
         self._value_stats.to(self._device)
-        self._kl: list[Tensor] = []  # divergences of the updates since the last collect, if they are computed
         super()._init_learn()
 
     def _init_collect(self) -> None:
@@ -151,7 +139,7 @@ class PPOPolicy(Policy):
         return output | {"logit_pretrained": self._run(self._pretrained, obs, mode="compute_actor")["logit"]}
 
     def _batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        self._kl.clear()
+        self._penalty.begin()
         block = self._to_device(samples)
         of_memory = ("prev_state", "episode_step") if self.remembers else ()
         keys = ("obs", "action", "logit", "logit_pretrained", "active", *of_memory)
@@ -164,9 +152,9 @@ class PPOPolicy(Policy):
             batches = cut(samples_M, self._cfg.learn.batch_size, sizes)
             for batch in normalize_advantages(batches) if self._cfg.learn.adv_norm else batches:
                 yield batch
-                if self._cfg.learn.kl_early_stop and self._joined_kl(self._kl[-1:]) > 1.5 * self._cfg.learn.target_kl:
-                    return self._end_collect()
-        return self._end_collect()
+                if self._penalty.ends_updates():
+                    return self._penalty.adapt()
+        return self._penalty.adapt()
 
     def _arrange(self, rows: dict[str, Any]) -> dict[str, Any]:
         """Return tensors `[T, N, ...]` as the units to shuffle: samples `[M, ...]`, or sequences `[N, T, ...]`."""
@@ -209,7 +197,7 @@ class PPOPolicy(Policy):
                 `weight` `[B]` if B differs between ranks; `logit_pretrained` if there is a pretrained policy. A
                 recurrent model's are described in `sequence_minibatches`.
         """
-        learn, weight_B, pretrained = self._cfg.learn, batch.get("weight"), batch.get("logit_pretrained")
+        learn, weight_B = self._cfg.learn, batch.get("weight")
         if self.remembers:
             output = evaluate_sequences(self, batch)
         else:
@@ -224,104 +212,24 @@ class PPOPolicy(Policy):
         policy_loss = -weighted_mean(objective_B, weight_B)
         value_loss = 0.5 * weighted_mean(square_B, weight_B)
         entropy = weighted_mean(entropy_B, weight_B)
+        divergence, kls = self._penalty.divergence(batch, output["logit"])
         loss = policy_loss + learn.value_weight * value_loss - learn.entropy_weight * entropy
-        figures = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
+        loss = loss if divergence is None else loss + self._penalty.beta * divergence
+        figures = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, **kls}
         with torch.no_grad():
             figures["approx_kl"] = -weighted_mean(logp_B - logp_old_B, weight_B)
             figures["clipfrac"] = weighted_mean(((ratio_B - 1.0).abs() > clip).to(ratio_B.dtype), weight_B)
-        if ((self._kl_is_scheduled or self._kl_beta) and pretrained is None) or learn.get("target_kl") is not None:
-            figures["kl"] = weighted_mean(kl_divergence(batch["logit"], output["logit"]), weight_B)
-        if pretrained is not None:
-            figures["kl_div"] = pretrained_kl(output["logit"], pretrained, batch["action"], learn.kl_type, weight_B)
-        penalty = figures.get("kl" if pretrained is None else "kl_div")
-        loss = loss if penalty is None else loss + self._kl_beta * penalty
         return loss, {key: value.detach() for key, value in figures.items()}
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         output = self._optimizer.step(self._loss, batch)
-        self._kl += [output["kl"]] if "kl" in output else []
+        self._penalty.add(output)
         return output
 
-    # The penalty on the KL.
-
-    @property
-    def _kl_beta(self) -> float:
-        return self._cfg.learn.kl_beta if self._adapted_kl_beta is None else self._adapted_kl_beta
-
-    def _joined_kl(self, kl: list[Tensor]) -> float:
-        """Return the mean of KLs over updates and ranks; one collective."""
-        return float(allreduce_data(torch.stack(kl).mean(), op="mean"))
-
-    def _end_collect(self) -> None:
-        """Adapt `kl_beta` to the KL of the last epoch's updates (Schulman et al. 2017, below eq. 8)."""
-        if not self._cfg.learn.kl_adaptive:
-            return
-        last_epoch = self._kl[-max(1, len(self._kl) // self._cfg.learn.epoch_per_collect) :]
-        kl, target = self._joined_kl(last_epoch), self._cfg.learn.target_kl
-        self._adapted_kl_beta = self._kl_beta * (2.0 if kl > 1.5 * target else 0.5 if kl < target / 1.5 else 1.0)
-
     def _state_dict_learn(self) -> dict[str, Any]:
-        own = {"value_stats": self._value_stats.state_dict(), "kl_beta": self._kl_beta}
-        return super()._state_dict_learn() | own
+        return super()._state_dict_learn() | {"kl_beta": self._penalty.beta}
 
     def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
         super()._load_state_dict_learn(state)
-        self._value_stats.load_state_dict(state["value_stats"])  # the model predicts returns in these units
         if "optimizer" in state:
-            self._adapted_kl_beta = state["kl_beta"] if self._cfg.learn.get("kl_adaptive") else None
-
-    def state_to_act(self) -> dict[str, Any]:
-        return super().state_to_act() | {"value_stats": self._value_stats.state_dict()}
-
-    def load_to_act(self, state: dict[str, Any]) -> None:
-        super().load_to_act(state)
-        if "value_stats" in state:
-            self._value_stats.load_state_dict(state["value_stats"])
-
-
-def load_pretrained(model: nn.Module, path: str) -> nn.Module:
-    """Return a copy of a model, with the parameters of a checkpoint and without gradients."""
-    network, state = copy.deepcopy(model).requires_grad_(False), load_checkpoint(path)
-    try:
-        network.load_state_dict(state["policy"]["model"])
-    except (KeyError, TypeError, RuntimeError) as error:
-        reason = str(error).strip().splitlines()[-1].strip()
-        raise ConfigError(
-            f"policy.learn.pretrained_model_path: '{path}' does not have this policy's model: {reason}"
-        ) from error
-    if "obs.mean" in state["policy"].get("normalizer", {}):
-        raise ConfigError(
-            f"policy.learn.pretrained_model_path: the policy of '{path}' learned from normalised observations, which "
-            "this policy does not give it: choose the checkpoint of a run with env.norm_obs=False."
-        )
-    return network
-
-
-def check_kl_keys(cfg: EasyDict) -> None:
-    """Check `target_kl`, `kl_beta`, `pretrained_model_path` and related keys of a compiled config."""
-    policy, learn, path = cfg.policy, cfg.policy.learn, "policy.learn.pretrained_model_path"
-    uses_target = learn.get("kl_early_stop", False) or learn.get("kl_adaptive", False)
-    if (learn.get("target_kl") is not None) != uses_target:
-        raise ConfigError("policy.learn.target_kl belongs to kl_early_stop=True or kl_adaptive=True: set both.")
-    scheduled = isinstance(learn.kl_beta, Scheduled)
-    if learn.get("kl_adaptive") and scheduled:
-        raise ConfigError(
-            "policy.learn.kl_adaptive=True contradicts the schedule of policy.learn.kl_beta: set only one."
-        )
-    if learn.get("kl_adaptive") and learn.kl_beta <= 0:
-        raise ConfigError("policy.learn.kl_adaptive=True adapts kl_beta: set policy.learn.kl_beta above 0.")
-    if learn.pretrained_model_path is None:
-        return
-    if learn.kl_beta <= 0 and not scheduled:  # a schedule may begin or end with 0
-        raise ConfigError(f"{path} has no effect without a weight: set policy.learn.kl_beta above 0.")
-    if learn.get("kl_adaptive"):
-        raise ConfigError(
-            f"{path} contradicts kl_adaptive=True, which adapts kl_beta to KL(pi_old || pi_new): drop one."
-        )
-    if key := find_core(policy.model):
-        raise ConfigError(f"{path} is not possible with policy.model.{key}: leave one out.")
-    if cfg.env.norm_obs.use_norm:
-        raise ConfigError(
-            f"{path} is not possible with env.norm_obs=True: the pretrained policy would see observations that are "
-            "normalised by other statistics than those it learned with. Leave one out."
-        )
+            self._penalty.load(state["kl_beta"])

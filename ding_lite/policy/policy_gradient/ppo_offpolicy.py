@@ -59,7 +59,6 @@ class PPOOffPolicy(PPOPolicy):
         `env.norm_reward`, the units are those of the normalised rewards. With `env.norm_obs`, all values are those of
         observations that are normalised by the newest statistics, as they are in batches.
         """
-        self._kl.clear()
         active = self.normalizer.active  # it normalises the batches from replay, but has not normalised this block
         given = self.normalizer.normalize(block) if active else block
         value_TN, next_value_TN = self._values(self._to_device(given), recompute=active)

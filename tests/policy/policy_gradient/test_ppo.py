@@ -139,7 +139,7 @@ def collect_with(policy: Any, kl: list[float]) -> int:
     """Pretend that the updates of a collect had these KLs; return how many there were."""
     count = 0
     for count, _ in enumerate(policy.batches(make_block(policy)), 1):
-        policy._kl.append(torch.tensor(kl[count - 1]))
+        policy._penalty.add({"kl": torch.tensor(kl[count - 1])})
     return count
 
 
@@ -149,9 +149,9 @@ def test_an_earlier_collects_kl_does_not_count() -> None:
         "learn.kl_beta=0.5",
     )  # fmt: skip
     assert collect_with(policy, [9.0] * 4) == 4
-    assert policy._kl_beta == 1.0
+    assert policy._penalty.beta == 1.0
     collect_with(policy, [9.0, 9.0, 0.1, 0.1])  # of the last epoch's two; of four it would be far above
-    assert policy._kl_beta == 0.5
+    assert policy._penalty.beta == 0.5
 
 
 # -- initial weights --------------------------------------------------------------------------------------------------
