@@ -71,23 +71,26 @@ def exploring(layers: Sequence[NoisyLinear]) -> Iterator[None]:
             layer._exploring = False
 
 
-def request_noise(model: EasyDict, default_type: str) -> None:
-    """Set `noise=True` in a model's config if the model's class takes this argument.
+def request_noise(policy: EasyDict, default_type: str) -> None:
+    """With `noisy_net`, set `noise=True` in the model's config if the model's class takes this argument.
 
     A class without the argument may use noisy layers all the same; `check_noisy` checks the model that it creates.
 
     Args:
-        model: the compiled `cfg.policy.model`; it is changed in place.
+        policy: the compiled `cfg.policy`; its `model` is changed in place.
         default_type: registered name of the model if `model` names none.
     """
+    if not policy.get("noisy_net"):  # a policy may lack the key
+        return
+    model = policy.model
     parameters = inspect.signature(MODEL_REGISTRY.find(model.get("type", default_type))).parameters.values()
     if any(parameter.name == "noise" or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         model.noise = True
 
 
-def check_noisy(module: nn.Module) -> None:
-    """Check that a module has noisy layers to explore with."""
-    if not noisy_layers(module):
+def check_noisy(policy: EasyDict, module: nn.Module) -> None:
+    """Check that with `noisy_net`, a key of the compiled `cfg.policy`, a module has noisy layers to explore with."""
+    if policy.get("noisy_net") and not noisy_layers(module):
         raise ConfigError(
             f"policy.noisy_net=True explores by layers of the class ding_lite.model.NoisyLinear, but the model "
             f"{type(module).__name__} has none: use them in the model, for example if its argument noise is True, or "

@@ -60,6 +60,7 @@ class DQNPolicy(Policy):
     )
     model_type = "dqn"
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
+    forward_passes: ClassVar[tuple[str, ...]] = ("online", "target", "chooser")  # of a loss, each with its own noise
     logged_figures: ClassVar[tuple[str, ...]] = ("q_value", "epsilon")
 
     @classmethod
@@ -76,8 +77,7 @@ class DQNPolicy(Policy):
             )
 
     def _create_model(self) -> torch.nn.Module:
-        if self._cfg.get("noisy_net"):
-            request_noise(self._cfg.model, self.default_model()[0])
+        request_noise(self._cfg, self.default_model()[0])
         return super()._create_model()
 
     def _init_learn(self) -> None:
@@ -138,10 +138,8 @@ class DQNPolicy(Policy):
             return self._run(network, batch[key], **kwargs)
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Any]:
-        if not self._cfg.get("noisy_net"):
-            return {}
-        networks = {"online": self._model, "target": self._target_model, "chooser": self._model}
-        return {name: draw_noise(network, len(batch["action"])) for name, network in networks.items()}
+        names = self.forward_passes if self._cfg.get("noisy_net") else ()
+        return {name: draw_noise(self._model, len(batch["action"])) for name in names}
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         output = self._optimizer.step(self._loss, batch)
@@ -149,8 +147,7 @@ class DQNPolicy(Policy):
         return output
 
     def _init_collect(self) -> None:
-        if self._cfg.get("noisy_net"):
-            check_noisy(self._model)
+        check_noisy(self._cfg, self._model)
 
     def _begin_collect(self, envstep: int) -> dict[str, Any]:
         return {"eps": 0.0} if self._cfg.get("noisy_net") else super()._begin_collect(envstep)

@@ -22,7 +22,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ding_lite.model.noisy import draw_noise
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import pick, weighted_mean
 from ding_lite.rl_utils.soft_q import LOWEST_LOG_POLICY, action_gap, soft_value
@@ -42,6 +41,7 @@ class MDQNPolicy(DQNPolicy):
         learn=dict(adam_eps=0.0003125),
     )
     config_without: ClassVar[tuple[str, ...]] = ("double",)
+    forward_passes = ("online", "current", "target")
     logged_figures = (*DQNPolicy.logged_figures, "action_gap", "clip_frac")
 
     def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
@@ -63,9 +63,3 @@ class MDQNPolicy(DQNPolicy):
             "action_gap": action_gap(target_q_BA),
             "clip_frac": (log_policy_B < LOWEST_LOG_POLICY).to(q_BA.dtype),
         }
-
-    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Any]:
-        if not self._cfg.noisy_net:
-            return {}
-        networks = {"online": self._model, "current": self._target_model, "target": self._target_model}
-        return {name: draw_noise(network, len(batch["action"])) for name, network in networks.items()}
