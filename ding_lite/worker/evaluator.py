@@ -108,8 +108,17 @@ class Evaluator:
             the evaluation was interrupted, the dict is empty, the evaluation is not counted, and the random states are
             those before it.
         """
-        with self._policy.evaluating():
-            message: list[Any] = [self._play() if self._env is not None else None]
+        message: list[Any] = [None]
+        if self._env is not None:
+            state, played = random_state(), Episodes([], [], {key: [] for key in getattr(self._env, "info_keys", ())})
+            with self._policy.evaluating():
+                whole = self._play(played, self._n_episode, "evaluate")
+                if whole and self._n_confirm and self._reaches_goal(played.returns):
+                    whole = self._play(played, self._n_confirm, "confirm")
+            if whole:
+                message = [played]
+            else:
+                set_random_state(state)
         broadcast_object_list(message)
         if message[0] is None:
             return False, {}
@@ -125,22 +134,11 @@ class Evaluator:
                 info[f"info/{key}"] = float(np.mean(known))
         return self._reaches_goal(returns), info
 
-    def _play(self) -> Episodes | None:
-        """Return the episodes of one evaluation; None if it was interrupted."""
-        state = random_state()
-        played = Episodes([], [], {key: [] for key in getattr(self._env, "info_keys", ())})
-        whole = self._add_episodes(played, self._n_episode, "evaluate")
-        if whole and self._n_confirm and self._reaches_goal(played.returns):
-            whole = self._add_episodes(played, self._n_confirm, "confirm")
-        if not whole:
-            set_random_state(state)
-        return played if whole else None
-
     def _reaches_goal(self, returns: list[float]) -> bool:
         return self._stop_value is not None and float(np.mean(returns)) >= self._stop_value
 
-    def _add_episodes(self, played: Episodes, number: int, purpose: str) -> bool:
-        """Play so many episodes, with seeds for this purpose; return False if that was interrupted."""
+    def _play(self, played: Episodes, number: int, purpose: str) -> bool:
+        """Add so many episodes, with seeds for this purpose; return False if that was interrupted."""
         assert self._env is not None
         due_N = np.full(self._env.num_envs, number // self._env.num_envs)
         seeds = derive_seeds(self._seed, purpose, self.eval_count, n=len(due_N))
