@@ -11,7 +11,7 @@ from ding_lite.utils import ConfigError
 from ding_lite.utils.key import get_key
 from ding_lite.utils.ranks.launch_environment import share
 from ding_lite.utils.registry import POLICY_REGISTRY
-from tests.distributed import parity
+from tests.algorithms import policy_keys, row
 from tests.distributed.test_parity import PROBLEMS
 
 SHARED = ("policy.learn.batch_size", "env.collector_env_num", *PARTS)
@@ -20,7 +20,7 @@ KINDS = sorted({kind for kind, _, _ in PROBLEMS.values()})
 
 def compiled(kind: str, *overrides: str) -> EasyDict:
     main: dict[str, Any] = dict(env=dict(env_id="CartPole-v1", collector_env_num=8))
-    words = ["policy.divide=True", *parity.SEQUENCES.get(kind, []), *overrides]
+    words = ["policy.divide=True", *policy_keys(row(kind).short), *overrides]
     return compile_config((main, dict(policy=dict(type=kind))), overrides=words)
 
 

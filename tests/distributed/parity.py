@@ -40,16 +40,6 @@ SPACES = {
     "multi_discrete": MultiDiscrete([3, 2]),
     "agents": MultiDiscrete([3, 3]),
 }
-# Sequences that are short enough for so few rows.
-SEQUENCES = {
-    "acer": ["policy.unroll_len=4"],
-    "impala": ["policy.unroll_len=4"],
-    "dt": ["policy.context_len=4", "policy.model.h_dim=16", "policy.model.n_heads=2", "policy.model.n_blocks=2"],
-    **{
-        name: ["policy.unroll_len=4", "policy.burnin_step=2", "policy.nstep=3"]
-        for name in ("madqn", "qmix", "wqmix", "r2d2", "recurrent_sac", "recurrent_td3")
-    },
-}
 # Which environments each rank has: of equal numbers where ranks share a data set, else of different ones.
 EVEN = {1: [range(6)], 2: [range(3), range(3, 6)], 3: [range(2), range(2, 4), range(4, 6)]}
 UNEVEN = {1: [range(6)], 2: [range(4), range(4, 6)], 3: [range(3), range(3, 5), range(5, 6)]}

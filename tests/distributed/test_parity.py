@@ -19,132 +19,10 @@ from torch import Tensor
 
 from ding_lite.policy import A2CPolicy, DQNPolicy, PPOPolicy
 from ding_lite.utils.registry import POLICY_REGISTRY
+from tests.algorithms import ALGORITHMS, policy_keys, row
 from tests.distributed import parity
 from tests.distributed.launcher import run_ranks
 
-RATE = "{'type': 'exponential', 'start': 0.01, 'end': 0.001, 'over': 3, 'by': 'iteration'}"
-SIMBA = ["policy.model.encoder=simba", "policy.model.encoder_hidden_size_list=None",
-         *(f"policy.model.{name}_head_hidden_size=8" for name in ("actor", "critic"))]  # fmt: skip
-OPTIONS = {
-    "dqn": [
-        *([], ["policy.noisy_net=True"]),
-        [f"policy.learn.learning_rate={RATE}", "policy.learn.optimizer=rmsprop", "policy.learn.momentum=0.9"],
-        ["policy.priority=True", "policy.priority_IS_weight=True", "policy.learn.target_theta=0.1"],
-        ["policy.bp_update_sync=False", "policy.learn.grad_clip_type=clip_norm", "policy.learn.grad_clip_value=0.05"],
-        ["policy.learn.grad_clip_type=clip_value", "policy.learn.grad_clip_value=0.02"],
-        ["policy.learn.optimizer=sgd", f"policy.learn.momentum={RATE}", f"policy.learn.target_theta={RATE}"],
-    ],
-    "dqn_stdim": [
-        ["policy.aux_loss_weight=1.0"],
-        ["policy.aux_model.heads=[2,3]", "policy.nstep=3", "policy.priority=True", "policy.priority_IS_weight=True"],
-    ],
-    "ppo_stdim": [["policy.aux_loss_weight=1.0", "policy.learn.epoch_per_collect=3"]],
-    "qrdqn": [["policy.noisy_net=True", "policy.nstep=3"]],
-    "c51": [["policy.priority=True", "policy.priority_IS_weight=True", "policy.nstep=3"]],
-    "rainbow": [
-        [],
-        ["policy.model.distributional=False", "policy.model.dueling=False", "policy.noisy_net=False",
-         "policy.double=False", "policy.nstep=1", "policy.priority=False"],
-    ],
-    "iqn": [["policy.noisy_net=True", "policy.nstep=3"]],
-    "fqf": [["policy.noisy_net=True", "policy.nstep=3", "policy.learn.ent_coef=0.1"]],
-    "ppo": [
-        ["policy.learn.epoch_per_collect=3"],
-        ["policy.learn.epoch_per_collect=3", "policy.learn.kl_beta=0.5", "policy.learn.kl_adaptive=True",
-         "policy.learn.target_kl=1e-6", "policy.learn.value_clip=False", "policy.recompute_adv=False"],
-        ["policy.learn.epoch_per_collect=3", "policy.model.lstm_type=lstm"],
-        ["policy.learn.epoch_per_collect=3", f"policy.learn.kl_beta={RATE}", f"policy.discount_factor={RATE}"],
-    ],
-    "ppo_offpolicy": [["policy.learn.adv_norm=True"]],
-    "ppg": [
-        ["policy.learn.aux_freq=1", "policy.learn.aux_train_epoch=2", "policy.learn.adv_norm=True",
-         "policy.learn.value_norm=True",
-         "policy.learn.ppo_param_init=False"],  # biases of 0 are where ReLU bends: rounding would decide on a unit
-    ],
-    "ppo_pg": [["policy.learn.adv_norm=True", "policy.learn.epoch_per_collect=3"]],
-    "a2c": [["policy.learn.adv_norm=True", "policy.learn.optimizer=adamw", f"policy.learn.value_weight={RATE}"]],
-    "impala": [parity.SEQUENCES["impala"]],
-    "mdqn": [*([], ["policy.noisy_net=True"]), ["policy.priority=True", "policy.priority_IS_weight=True"]],
-    "bdq": [
-        *([], ["policy.noisy_net=True", "policy.learn.mean_target=False"]),
-        ["policy.nstep=3", "policy.priority=True", "policy.priority_IS_weight=True"],
-    ],
-    "sql": [["policy.nstep=3"], ["policy.priority=True", "policy.priority_IS_weight=True"]],
-    "acer": [
-        ["policy.unroll_len=4", "policy.learn.c_clip_ratio=0.9", "policy.learn.trust_region_value=0.1"],
-        ["policy.unroll_len=4", "policy.learn.trust_region=False"],
-    ],
-    "madqn": [
-        parity.SEQUENCES["madqn"],
-        ["policy.unroll_len=1", "policy.model.lstm_type=None", "policy.model.mixer=True", "policy.learn.double_q=True"],
-    ],
-    "coma": [[], ["policy.learn.epoch_per_collect=3", "policy.model.lstm_type=None"]],
-    "happo": [
-        ["policy.learn.epoch_per_collect=2"],
-        ["policy.learn.adv_norm=False", "policy.learn.value_norm=False", "policy.learn.entropy_weight=0.01"],
-    ],
-    "mappo": [
-        *([], ["policy.model.centralized_critic=False", "policy.learn.epoch_per_collect=3"]),
-        ["policy.model.lstm_type=gru", "policy.learn.epoch_per_collect=3"],
-    ],
-    "qmix": [
-        parity.SEQUENCES["qmix"],
-        ["policy.unroll_len=1", "policy.model.lstm_type=None", "policy.model.mixer=False", "policy.nstep=3",
-         "policy.priority=True", "policy.priority_IS_weight=True", "policy.learn.double_q=True"],
-    ],
-    "r2d2": [
-        parity.SEQUENCES["r2d2"],
-        [*parity.SEQUENCES["r2d2"], "policy.priority=True", "policy.priority_IS_weight=True",
-         "policy.learn.value_rescale=False", "policy.model.lstm_type=pytorch", "policy.learn.target_theta=0.1"],
-        [*parity.SEQUENCES["r2d2"], "policy.model.memory=gtrxl", "policy.model.res_link=True"],
-    ],
-    "sqn": [[], ["policy.nstep=3", "policy.priority=True", "policy.priority_IS_weight=True"]],
-    "pdqn": [
-        ["policy.learn.update_circle=2", "policy.nstep=3", "policy.priority=True", "policy.priority_IS_weight=True"],
-        ["policy.learn.update_circle=3", "policy.model.multi_pass=True",
-         "policy.model.action_mask=[[1,0],[0,1],[0,0]]"],
-    ],
-    "discrete_cql": [["policy.nstep=3", "policy.learn.target_theta=0.1"]],
-    "recurrent_sac": [
-        parity.SEQUENCES["recurrent_sac"], [*parity.SEQUENCES["recurrent_sac"], "policy.model.lstm_type=gru"],
-    ],
-    "recurrent_td3": [
-        [*parity.SEQUENCES["recurrent_td3"], "policy.priority=True", "policy.priority_IS_weight=True"],
-    ],
-    "wqmix": [
-        parity.SEQUENCES["wqmix"],
-        ["policy.unroll_len=1", "policy.model.lstm_type=None", "policy.learn.wqmix_ow=False", "policy.nstep=3"],
-    ],
-    "redq": [["policy.learn.actor_update_freq=2"]],
-    "tqc": [["policy.nstep=3", "policy.priority=True", "policy.priority_IS_weight=True"]],
-    "sac": [
-        [],
-        ["policy.nstep=3", "policy.priority=True", "policy.priority_IS_weight=True", "policy.learn.log_space=False"],
-        ["policy.learn.auto_alpha=False", f"policy.learn.alpha={RATE}"],
-        SIMBA,
-    ],
-    "td3": [["policy.priority=True", "policy.priority_IS_weight=True", *SIMBA]],
-    "paddpg": [
-        *([], ["policy.nstep=3", "policy.priority=True", "policy.priority_IS_weight=True"]),
-        ["policy.model.twin_critic=True", "policy.learn.noise=True", "policy.learn.actor_update_freq=2"],
-    ],
-    "d4pg": [["policy.model.v_min=-20.0", "policy.model.v_max=20.0"]],
-    "edac": [[], ["policy.learn.with_q_entropy=True", "policy.learn.eta=0.0"]],
-    "bcq": [["policy.nstep=3"]],
-    "dt": [parity.SEQUENCES["dt"], [*parity.SEQUENCES["dt"], "policy.model.drop_p=0.0"]],
-    "cql": [
-        [],
-        ["policy.learn.with_lagrange=True", "policy.learn.lagrange_thresh=1.0", "policy.learn.with_q_entropy=True"],
-    ],
-}  # fmt: skip
-OF_AGENTS: dict[str, list[list[str]]] = {  # of policies that also have a single agent
-    "ppo": [["policy.model.type=vac", "policy.model.lstm_type=gru", "policy.learn.epoch_per_collect=3"]],
-    "discrete_sac": [
-        *([], ["policy.model.centralized_critic=False", "policy.priority=True", "policy.priority_IS_weight=True"]),
-    ],
-    "dqn": [["policy.priority=True", "policy.priority_IS_weight=True"]],
-}
-MASKED = ("dqn", "rainbow", "r2d2", "acer", "discrete_sac", "bdq", "ppo")  # one of each kind of model
 TOLERANCE = 1e-9
 
 
@@ -181,22 +59,25 @@ def registered() -> dict[str, tuple[str, str, list[str]]]:
     for name, policy_cls in sorted(POLICY_REGISTRY.items()):
         if policy_cls.__module__.startswith("ding_lite."):
             for kind in parity.kinds_of(policy_cls):
-                own = OPTIONS if kind != "agents" or policy_cls.multi_agent else OF_AGENTS
-                for number, overrides in enumerate(own.get(name, [[]])):
-                    found[f"{name}-{kind}-{number}"] = (name, kind, overrides)
-                if name in MASKED and kind.endswith("discrete"):
-                    found[f"{name}-{kind}-masked"] = (name, kind, [*parity.SEQUENCES.get(name, []), "env.masked=True"])
+                own, short = row(name), policy_keys(row(name).short)
+                for number, words in enumerate(own.agents if is_folded(name, kind) else own.cases):
+                    found[f"{name}-{kind}-{number}"] = (name, kind, short + policy_keys(words))
+                if own.masked and kind.endswith("discrete"):
+                    found[f"{name}-{kind}-masked"] = (name, kind, [*short, "env.masked=True"])
     return found
+
+
+def is_folded(name: str, kind: str) -> bool:
+    """Return whether a policy of one agent learns for several."""
+    return kind == "agents" and not POLICY_REGISTRY.find(name).multi_agent
 
 
 def is_variant(case: str) -> bool:
     """Return whether another case has this one's options, with a policy's first kind of action."""
     name, kind, number = case.split("-")
-    if kind == "agents" and name not in OF_AGENTS and not POLICY_REGISTRY.find(name).multi_agent:
+    if is_folded(name, kind) and row(name).agents == ("",):
         return True
-    if name == "bdq" or kind == parity.kinds_of(POLICY_REGISTRY.find(name))[0]:
-        return False
-    return number != "0" or name in ("a2c", "pg", "impala", "ppo_offpolicy", "ppo_pg")
+    return kind != parity.kinds_of(POLICY_REGISTRY.find(name))[0] and number not in row(name).quick.split()
 
 
 PROBLEMS = registered()
@@ -290,9 +171,9 @@ def test_only_some_ranks_touch_the_rare_parameters() -> None:
     assert touched == [True, False, False]
 
 
-def test_every_registered_policy_is_among_the_problems() -> None:
+def test_every_registered_policy_is_in_the_table_and_among_the_problems() -> None:
     ours = {name for name, cls in POLICY_REGISTRY.items() if cls.__module__.startswith("ding_lite.")}
-    assert {name for name, _, _ in PROBLEMS.values()} == ours >= {"dqn", "ppo", "ppo_offpolicy", "a2c", "pg", "impala"}
+    assert {name for name, _, _ in PROBLEMS.values()} == ours == {*ALGORITHMS}
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from ding_lite.torch_utils.minibatch import next_obs
 from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_leaves, tree_map
+from tests.algorithms import policy_keys, row
 from tests.distributed import parity
 from tests.distributed.test_parity import leaves
 from tests.policy.helpers import OURS, batches_of, is_out, parameter_hash
@@ -109,19 +110,12 @@ def test_values_of_a_memory_whose_agent_is_out_of_the_game_are_those_of_the_othe
         torch.testing.assert_close(found, tuple(expected), rtol=1e-9, atol=1e-12)
 
 
-OPTIONS = {
-    "coma": [["model.lstm_type=None"]],
-    "mappo": [[], ["model.centralized_critic=False"], ["model.lstm_type=gru"]],
-    "discrete_sac": [[], ["model.centralized_critic=False", "priority=True", "priority_IS_weight=True"]],
-    **{name: [["model.lstm_type=None", "unroll_len=1", "nstep=2"]] for name in ("madqn", "qmix", "wqmix")},
-}
-OPTIONS["wqmix"].append([*OPTIONS["wqmix"][0], "learn.wqmix_ow=False"])
 OF_AGENTS = [name for name in OURS if "agents" in parity.kinds_of(POLICY_REGISTRY.find(name))]
 
 
-@pytest.mark.parametrize(("name", "words"), [(name, words) for name in OF_AGENTS for words in OPTIONS.get(name, [[]])])
-def test_what_data_hold_of_an_agent_out_of_the_game_changes_nothing(name: str, words: list[str]) -> None:
-    cfg = parity.compile_problem(name, "agents", ["env.norm_obs=True", *(f"policy.{word}" for word in words)])
+@pytest.mark.parametrize(("name", "words"), [(name, words) for name in OF_AGENTS for words in row(name).out])
+def test_what_data_hold_of_an_agent_out_of_the_game_changes_nothing(name: str, words: str) -> None:
+    cfg = parity.compile_problem(name, "agents", ["env.norm_obs=True", *policy_keys(words)])
     cfg.policy.learn.batch_size = 10**6
     block = parity.collect_block(cfg)
     other = copy.deepcopy(block)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ding_lite.config import compile_config
 from ding_lite.policy import DQNPolicy, Policy
 from ding_lite.utils.registry import POLICY_REGISTRY
+from tests.algorithms import policy_keys, row
 from tests.distributed import parity
 
 OBS, ACTIONS = 5, 3
@@ -36,7 +37,7 @@ class Formula(nn.Module):
 def compile_for(name: str, *overrides: str) -> EasyDict:
     """Compile the config of a registered policy for the first kind of action that it supports; return all of it."""
     kind = parity.kinds_of(POLICY_REGISTRY.find(name))[0]
-    return parity.compile_problem(name, kind, [*parity.SEQUENCES.get(name, []), *overrides])
+    return parity.compile_problem(name, kind, [*policy_keys(row(name).short), *overrides])
 
 
 def batches_of(policy: Policy, cfg: EasyDict, block: dict[str, Any]) -> Iterator[dict[str, Any]]:

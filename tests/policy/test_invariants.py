@@ -14,26 +14,25 @@ from easydict import EasyDict
 from torch import Tensor
 
 from ding_lite.policy import Policy
+from ding_lite.utils.key import declared_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_leaves, tree_map
+from tests.algorithms import row
 from tests.distributed import parity
 from tests.distributed.test_parity import CASES, PROBLEMS
 from tests.policy.helpers import OURS, batches_of, compile_for, parameter_hash, same_tree
 
 DEFAULTS = {name: POLICY_REGISTRY.find(name).default_config() for name in OURS}
 WEIGHTED = [name for name in OURS if "priority_IS_weight" in DEFAULTS[name]]
-# M-DQN's one step is discounted by the config's number; sequences have tests of their own.
-BOOTSTRAPPED = [name for name in WEIGHTED if name not in ("mdqn", *parity.SEQUENCES)]
+# One step alone is discounted by the config's number; sequences have tests of their own.
+BOOTSTRAPPED = [
+    name for name in WEIGHTED if not row(name).short and declared_keys(POLICY_REGISTRY[name])["nstep"].choices != (1,)
+]
 NOISY = [name for name in OURS if "noisy_net" in DEFAULTS[name]]
 EPSILON = [name for name in OURS if "eps" in DEFAULTS[name].other]
 FOLLOWED = [name for name in OURS if "target_theta" in DEFAULTS[name].learn]
 COPIED = [name for name in OURS if "target_update_freq" in DEFAULTS[name].learn]
 MAIN_LOSSES = ("total_loss", "critic_loss", "q_loss", "dis_loss")  # those that importance weights enter
-RARELY = {
-    "td3": 2,
-    "td3_bc": 2,
-    "recurrent_td3": 2,
-}  # iterations from one update of the targets to the next, if several
 # Figures of options, of kinds of actions, and one of a collect.
 OPTIONAL = {"kl", "kl_div", "explained_variance", "clipped_share", "accuracy", "action_error"}
 OPTIONAL |= {"alpha_loss", "alpha_grad_norm", "lagrange", "lagrange_loss", "lagrange_grad_norm"}
@@ -224,7 +223,7 @@ def test_target_theta_mixes_that_share_of_each_network_into_its_target(name: str
                     for key, (old, _) in before.items()}  # fmt: skip
         torch.testing.assert_close({key: new for key, (new, _) in after.items()}, expected)
         moved += any(not torch.equal(after[key][0], old) for key, (old, _) in before.items())
-    assert moved == 4 // RARELY.get(name, 1)
+    assert moved == 4 // row(name).targets_every
 
 
 @pytest.mark.parametrize("name", COPIED)

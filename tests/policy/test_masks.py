@@ -13,18 +13,10 @@ from torch import Tensor
 from ding_lite.policy import Policy
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
+from tests.algorithms import ALGORITHMS, policy_keys, row
 from tests.distributed import parity
 from tests.policy.helpers import OURS, batches_of
 
-# Options with which a loss does more, or without which a policy cannot be compared: noisy layers draw a number for
-# each output, the entropy of two actions is at most 0.69, and weight decay also changes what forbidden actions have.
-OPTIONS = {
-    "rainbow": ["policy.noisy_net=False"],
-    "sqn": ["policy.learn.target_entropy=0.05"],
-    "bc": ["policy.learn.ce_label_smooth=True"],
-    "ppo": ["policy.learn.kl_beta=0.1"],
-    "dt": ["policy.learn.weight_decay=0.0"],
-}
 CASES: list[tuple[str, str, list[str]]] = [
     (name, kind, [])
     for name in OURS
@@ -32,9 +24,9 @@ CASES: list[tuple[str, str, list[str]]] = [
     if kind.endswith("discrete")
 ]
 CASES += [
-    ("rainbow", "discrete", ["policy.model.distributional=False"]),
-    ("ppo", "discrete", ["policy.model.lstm_type=lstm"]),
-    ("ppo", "discrete", ["policy.model.share_encoder=False"]),
+    (name, parity.kinds_of(POLICY_REGISTRY.find(name))[0], policy_keys(words))
+    for name, each in ALGORITHMS.items()
+    for words in each.also_masked
 ]
 EACH = pytest.mark.parametrize(("name", "kind", "more"), CASES, ids=["-".join([*c[:2], *c[2]]) for c in CASES])
 NUM = 1000  # random masks
@@ -43,7 +35,7 @@ NUM = 1000  # random masks
 @functools.cache
 def problem(name: str, kind: str, *more: str) -> tuple[Any, dict[str, Any]]:
     """Return a config, and a block that was played with it; the environment fails at a forbidden action."""
-    words = [*parity.SEQUENCES.get(name, []), *OPTIONS.get(name, []), *more, "env.masked=True"]
+    words = [*policy_keys(row(name).short), *policy_keys(row(name).comparable), *more, "env.masked=True"]
     cfg = parity.compile_problem(name, kind, words)
     cfg.policy.learn.batch_size = 10**6
     return cfg, parity.collect_block(cfg)

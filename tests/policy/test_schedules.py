@@ -16,6 +16,7 @@ from ding_lite.torch_utils.optimizer import OPTIMIZER_KEYS
 from ding_lite.utils.key import SECTIONS, Key, declared_keys, is_schedule, why_constant
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.utils.schedule import find_schedules
+from tests.algorithms import ALGORITHMS, policy_keys, row
 from tests.distributed import parity
 from tests.policy.helpers import OURS, batches_of, compile_for, make_batch, make_cfg, make_policy, same_tree
 
@@ -125,14 +126,6 @@ def numbers(name: str) -> dict[str, Key]:
     return {path: key for path, key in may_change.items() if is_schedule(f"policy.{path}", key, {})}
 
 
-# Read while the policy is built, and followed afterwards, see the tests of single keys.
-FOLLOWED = {
-    name: {"learn.alpha"}
-    for name in ("sac", "recurrent_sac", "redq", "tqc", "cql", "edac", "discrete_sac", "sac_discrete")
-}
-FOLLOWED["sqn"] = {"learn.target_entropy"}  # only compared with its bound
-
-
 @pytest.mark.parametrize("name", OURS)
 def test_a_number_that_is_read_while_a_policy_is_built_is_constant_or_an_optimizers(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -151,7 +144,8 @@ def test_a_number_that_is_read_while_a_policy_is_built_is_constant_or_an_optimiz
     monkeypatch.setattr(EasyDict, "__getattribute__", get)
     policy_cls(cfg)
     monkeypatch.undo()
-    allowed = {f"learn.{key}" for key in OPTIMIZER_KEYS} | FOLLOWED.get(name, set()) | {"learn.target_theta"}
+    allowed = {f"learn.{key}" for key in OPTIMIZER_KEYS} | {"learn.target_theta", row(name).followed}
+    allowed |= {"learn.alpha"} if "learn.auto_alpha" in declared_keys(policy_cls) else set()
     kept = {path for path in read & set(numbers(name)) - allowed if "learning_rate" not in path}
     assert "learn.optimizer" in read  # this test sees what is read
     assert kept == set()
@@ -220,35 +214,30 @@ def learned_at(cfg: EasyDict, plain: EasyDict, envstep: int) -> dict[str, Any]:
     return {key: value for key, value in state.items() if key != "schedules"}
 
 
-# Each line: policies, the key, its first and last number, and other keys; separated by spaces.
+# Each line: policies, the key, its first and last number, and other keys; separated by spaces. Rows of the table add
+# the keys of one policy.
 KEYS = """
-mdqn entropy_tau 0.25 0.75
-mdqn m_alpha 0.25 0.75
 mdqn,acer,impala,a2c,ppo,pg,ppo_offpolicy discount_factor 0.5 1.0
 dqn,sac,sqn,acer,discrete_cql learn.target_theta 0.25 0.75
-sqn learn.target_entropy 0.25 0.75
-sac,tqc,discrete_sac learn.alpha 0.25 0.75 policy.learn.auto_alpha=False
-sac learn.alpha 0.25 0.75 policy.learn.auto_alpha=False policy.learn.log_space=False
-redq learn.alpha 0.25 0.75 policy.learn.auto_alpha=False policy.learn.actor_update_freq=1
-cql learn.alpha 0.25 0.75 policy.learn.auto_alpha=False policy.learn.with_q_entropy=True
-ppo learn.kl_beta 0.0 2.0
-dqn learn.momentum 0.25 0.75 policy.learn.optimizer=sgd
-dqn learn.momentum 0.25 0.75 policy.learn.optimizer=rmsprop
+sac,tqc,discrete_sac learn.alpha 0.25 0.75 learn.auto_alpha=False
+dqn learn.momentum 0.25 0.75 learn.optimizer=sgd
+dqn learn.momentum 0.25 0.75 learn.optimizer=rmsprop
 dqn learn.adam_eps 0.25 0.75
-dqn learn.weight_decay 0.25 0.75 policy.learn.optimizer=adamw
-dqn learn.grad_clip_value 0.03125 0.09375 policy.learn.grad_clip_type=clip_norm
+dqn learn.weight_decay 0.25 0.75 learn.optimizer=adamw
+dqn learn.grad_clip_value 0.03125 0.09375 learn.grad_clip_type=clip_norm
 """
 CASES = [(name, *words) for names, *words in map(str.split, KEYS.strip().splitlines()) for name in names.split(",")]
+CASES += [(name, *words.split()) for name, each in ALGORITHMS.items() for words in each.scheduled]
 
 
 @pytest.mark.parametrize("case", CASES, ids=" ".join)
 def test_the_number_in_effect_at_an_env_step_is_that_of_the_schedule(case: tuple[str, ...]) -> None:
-    name, path, first, last, *overrides = case
-    start, end = float(first), float(last)
+    name, path, first, last, *words = case
+    start, end, others = float(first), float(last), policy_keys(" ".join(words))
 
     def learned(value: Any, envstep: int) -> dict[str, Any]:
-        plain = compile_for(name, *overrides, f"policy.{path}={middle}")
-        return learned_at(compile_for(name, *overrides, f"policy.{path}={value}"), plain, envstep)
+        plain = compile_for(name, *others, f"policy.{path}={middle}")
+        return learned_at(compile_for(name, *others, f"policy.{path}={value}"), plain, envstep)
 
     middle, by = (start + end) / 2, "iteration" if "cql" in name else "env_step"  # which collect nothing
     schedule = linear(start, end, 100, by)

@@ -21,7 +21,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_leaves, tree_map
 from ding_lite.worker import SampleCollector
 from tests.distributed import parity
-from tests.policy.helpers import same_tree
+from tests.policy.helpers import OURS, compile_for, same_tree
 from tests.run.helpers import result
 
 memory_ppo_config, memory_r2d2_config = (
@@ -29,9 +29,6 @@ memory_ppo_config, memory_r2d2_config = (
 )
 
 N, T = 6, 20
-LSTM = {"ppo": ["policy.model.lstm_type=lstm"], "r2d2": []}
-
-
 OPTIONS = ("policy.learn.value_norm=False", "policy.model.lstm_type=lstm")
 
 
@@ -157,10 +154,12 @@ def test_the_gradient_reaches_back_through_time_but_not_past_the_start_of_an_epi
     assert not batch["obs"].grad[:, 1:].any()
 
 
-@pytest.mark.parametrize("name", ["ppo", "r2d2", "qmix", "wqmix", "madqn", "coma", "recurrent_sac", "recurrent_td3"])
+PPO = [name for name in OURS if getattr(POLICY_REGISTRY.find(name), "recurrent", False)]  # its memory is an option
+
+
+@pytest.mark.parametrize("name", [*PPO, *(name for name in OURS if POLICY_REGISTRY.find(name).remembers)])
 def test_states_of_collects_and_evaluations_are_apart_and_begin_anew_with_an_episode(name: str) -> None:
-    kind = parity.kinds_of(POLICY_REGISTRY.find(name))[0]
-    cfg = parity.compile_problem(name, kind, [*parity.SEQUENCES.get(name, []), *LSTM.get(name, [])])
+    cfg = compile_for(name, *(["policy.model.lstm_type=lstm"] if name in PPO else []))
     torch.manual_seed(0)
     policy, other = (POLICY_REGISTRY.find(name)(cfg.policy) for _ in range(2))
     other.model.load_state_dict(policy.model.state_dict())

@@ -10,8 +10,6 @@ from torch import Tensor, nn
 from ding_lite.policy import Policy
 from tests.policy.helpers import Formula, build_policy
 
-KINDS = ("td3_bc", "iql", "cql", "edac")  # offline
-ONLINE = ("sac", "redq", "tqc", "ddpg", "td3", "d4pg")
 OBS, D = 3, 2
 
 

@@ -5,22 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.policy.continuous.helpers import KINDS, OBS, ONLINE, D, losses, make_batch, make_qac, with_noise
+from tests.algorithms import ALGORITHMS
+from tests.policy.continuous.helpers import OBS, D, losses, make_batch, make_qac, with_noise
 from tests.policy.helpers import same
 
-EXTRA = {
-    "cql": ("learn.num_actions=2", "learn.with_lagrange=True", "learn.lagrange_thresh=5.0", "learn.init_w=0.25"),
-    "edac": ("model.ensemble_num=3", "learn.init_w=0.25"),
-    "iql": ("learn.init_w=0.25",),
-    "td3_bc": (),
-    "sac": ("learn.init_w=0.25",),
-    "redq": ("model.ensemble_num=3", "learn.init_w=0.25"),
-    "tqc": ("model.num_quantiles=5", "learn.init_w=0.25"),
-    "ddpg": ("collect.noise_type=ou",),
-    "td3": (),
-    "d4pg": (),
-}
-ALL = (*KINDS, *ONLINE)
+SMALL = {name: each.small.split() for name, each in ALGORITHMS.items() if each.small is not None}
 KNOWN = {
     "adv": torch.zeros(8),
     "next_value": torch.zeros(8),
@@ -29,9 +18,9 @@ KNOWN = {
 }
 
 
-@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("kind", SMALL)
 def test_the_gradient_of_a_loss_reaches_its_own_network_alone(kind: str) -> None:
-    policy = make_qac(kind, *EXTRA[kind])
+    policy = make_qac(kind, *SMALL[kind])
     optimizers = policy._optimizers
     assert set(optimizers) >= {"critic", "actor"}
     batch = with_noise(policy, make_batch(8)) | KNOWN
@@ -45,9 +34,9 @@ def test_the_gradient_of_a_loss_reaches_its_own_network_alone(kind: str) -> None
         assert all(target.grad is None or not target.grad.any() for target in policy._target_critic.parameters())
 
 
-@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("kind", SMALL)
 def test_it_acts_within_bounds_and_explores_in_collects_alone(kind: str) -> None:
-    policy = make_qac(kind, *EXTRA[kind])
+    policy = make_qac(kind, *SMALL[kind])
     with torch.no_grad():
         for parameter in policy.model.actor.parameters():
             parameter *= 3
@@ -61,7 +50,7 @@ def test_it_acts_within_bounds_and_explores_in_collects_alone(kind: str) -> None
     assert (played != best).float().mean() > 0.5
 
 
-@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("kind", SMALL)
 def test_recorded_actions_are_clipped_and_ignored_ends_are_none(kind: str) -> None:
     policy = make_qac(kind, "learn.ignore_done=True")
     batch = make_batch(8) | {"action": torch.tensor([1.5, -0.5] * 8).view(8, 2), "done": torch.ones(8).bool()}
@@ -73,7 +62,7 @@ def test_recorded_actions_are_clipped_and_ignored_ends_are_none(kind: str) -> No
     assert one["action"].shape == (8, 1)
 
 
-@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("kind", SMALL)
 def test_actions_that_a_data_set_holds_as_integers_are_learned_from_as_floats_are(kind: str) -> None:
     batch, outputs = make_batch(8), []
     for dtype in (torch.float32, torch.int64):
