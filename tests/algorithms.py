@@ -31,6 +31,7 @@ class Algorithm:
             draw a number for each output, weight decay also changes what forbidden actions have. Or its loss does more.
         also_masked: keys of more cases in which that is so.
         out: keys of each case in which an agent leaves the game.
+        state_of_each: whether it learns from a global state that differs from agent to agent, too.
         targets_every: iterations from one update of the target networks to the next, without `target_update_freq`.
         followed: keys that are read while the policy is built, and that follow a schedule all the same.
         scheduled: keys, each with its first and last number and with other keys, that must follow a schedule.
@@ -50,6 +51,7 @@ class Algorithm:
     comparable: str = ""
     also_masked: tuple[str, ...] = ()
     out: tuple[str, ...] = ("",)
+    state_of_each: bool = False
     targets_every: int = 1
     followed: str = ""
     scheduled: tuple[str, ...] = ()
@@ -276,6 +278,7 @@ ALGORITHMS = {
         tests="multi_agent/policy/test_qmix.py",
     ),
     "madqn": Algorithm(
+        state_of_each=True,
         short=SEQUENCES,
         cases=("", "unroll_len=1 model.lstm_type=None model.mixer=True learn.double_q=True burnin_step=0"),
         out=("model.lstm_type=None unroll_len=1 nstep=2",),
@@ -287,6 +290,7 @@ ALGORITHMS = {
         refused=("model.mixer=True | Unknown key 'policy.model.mixer'",),
     ),
     "mappo": Algorithm(
+        state_of_each=True,
         cases=(
             "",
             "model.centralized_critic=False learn.epoch_per_collect=3",
@@ -296,7 +300,8 @@ ALGORITHMS = {
         refused=("multi_agent=False | policy.multi_agent must be True, got False",),
     ),
     "happo": Algorithm(
-        cases=("learn.epoch_per_collect=2", "learn.adv_norm=False learn.value_norm=False learn.entropy_weight=0.01")
+        state_of_each=True,
+        cases=("learn.epoch_per_collect=2", "learn.adv_norm=False learn.value_norm=False learn.entropy_weight=0.01"),
     ),
     "bc": Algorithm(
         comparable="learn.ce_label_smooth=True",

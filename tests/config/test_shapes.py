@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import Any
 
@@ -12,8 +13,10 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 
 from ding_lite.config import compile_config, set_shapes
 from ding_lite.envs import EnvSpec, check_env
-from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from ding_lite.utils.registry import MODEL_REGISTRY, POLICY_REGISTRY, ConfigError
+from tests.algorithms import row
 from tests.config.helpers import nested, pair
+from tests.policy.helpers import OURS
 from tests.toys import Toy
 
 SPACES: dict[str, Space[Any]] = {
@@ -23,9 +26,7 @@ SPACES: dict[str, Space[Any]] = {
     "hybrid": Dict(action_type=Discrete(3), action_args=Box(-1, 1, (2,))),
     "bits": MultiBinary(4),
 }
-POLICIES = sorted(
-    name for name, cls in POLICY_REGISTRY.items() if cls.__module__.startswith("ding_lite.") and not cls.multi_agent
-)
+POLICIES = [name for name in OURS if not POLICY_REGISTRY.find(name).multi_agent]
 
 
 def compiled(policy: str, main: dict[str, Any] | None = None) -> Any:
@@ -177,8 +178,7 @@ def test_a_policy_of_one_agent_is_not_built_for_several(policy: str, advice: str
 @pytest.mark.parametrize(
     ("policy", "words", "takes"),
     [
-        *[(name, {}, False) for name in ("coma", "qmix", "wqmix")],
-        *[(name, {}, True) for name in ("happo", "madqn", "mappo")],
+        *[(name, {}, row(name).state_of_each) for name in OURS if POLICY_REGISTRY.find(name).multi_agent],
         ("madqn", dict(model=dict(mixer=True)), False),
         ("qmix", dict(model=dict(mixer=False)), None),  # VDN does not read it
     ],
@@ -213,18 +213,25 @@ def test_no_policy_is_advised_for_actions_that_none_takes(policy: str, space: Sp
 @pytest.mark.parametrize(
     ("policy", "kind"),
     [
-        *[(policy, "hybrid") for policy in ("td3", "d4pg", "sac", "dqn", "sqn", "discrete_sac", "acer", "bdq")],
+        *[
+            (name, "hybrid")
+            for name in POLICIES
+            if Dict not in POLICY_REGISTRY.find(name).action_spaces
+            if name != "ddpg"
+        ],
         *[("sac", "discrete"), ("paddpg", "discrete"), ("pdqn", "continuous"), ("dqn", "continuous")],
     ],
 )
 def test_a_kind_of_actions_that_a_policy_does_not_take_is_refused_at_once(policy: str, kind: str, key: str) -> None:
-    expected = rf"^policy\.{key}: policy '{policy}' expects \w+( or \w+)? actions, got '{kind}': use "
+    offline = POLICY_REGISTRY.find(policy).learns_from == "dataset"
+    advice = "no policy that learns from a data set takes " if offline else "use "
+    expected = rf"^policy\.{key}: policy '{policy}' expects \w+(, \w+)?( or \w+)? actions, got '{kind}': {advice}"
     with pytest.raises(ConfigError, match=expected) as error:
         compiled(policy, nested(key, kind))
     others = advised(str(error.value))
     for other in others:
         assert isinstance(SPACES[kind], POLICY_REGISTRY.find(other).action_spaces)
-    if kind == "hybrid":
+    if kind == "hybrid" and not offline:
         assert {"paddpg", "pdqn"} <= set(others)
     assert all(POLICY_REGISTRY.find(other).learns_from != "dataset" for other in others)
 
@@ -263,7 +270,8 @@ def test_every_policy_fits_the_range_of_actions_or_refuses_it(name: str) -> None
     if not POLICY_REGISTRY.find(name).unit_actions:  # they are not always -1..1
         assert fitted(name, free)[0].policy.model.get("bound_type") is None
         assert "bound_type" not in fitted(name, free, wrappers=[BOUNDED])[0].policy.model
-        if name not in ("pg", "ppo_pg"):  # whose models have no bound
+        model = MODEL_REGISTRY.find(POLICY_REGISTRY.find(name).default_model()[0])
+        if "bound_type" in inspect.signature(model).parameters:
             assert fitted(name, free, wrappers=[BOUNDED], act_scale=False)[0].policy.model.bound_type is None
             with pytest.raises(ConfigError, match=f"with policy.model.bound_type='tanh', but {DIMENSION}-inf to inf: "):
                 fitted(name, free, bound_type="tanh")
