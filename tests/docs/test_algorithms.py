@@ -1,4 +1,4 @@
-"""Every algorithm has a page, which explains every figure that it logs, and a row in the index."""
+"""Every algorithm has a page, which explains every figure that it logs. Lists of algorithms are made of the pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from ding_lite.config.schema import PIPELINE_OF
 from ding_lite.policy import Policy
 from ding_lite.utils.registry import POLICY_REGISTRY
 from tests.distributed.parity import compile_problem, create_policy, kinds_of
+from tests.docs.test_docs import load
 
+lists = load("make_algorithm_lists")
 FOLDER = Path(__file__).parents[2] / "docs" / "algorithms"
 OWN: dict[str, Any] = {name: cls for name, cls in POLICY_REGISTRY.items() if cls.__module__.startswith("ding_lite.")}
 NAMES = sorted(name for name, cls in OWN.items() if cls.config.get("type") == name)  # without second names
@@ -66,26 +68,13 @@ def test_a_page_says_whether_its_policy_is_recurrent(name: str) -> None:
     assert (f"({variant}.md)" in line) == (expected == "as")
 
 
-def test_recurrent_policies_are_named_as_such_by_the_index_and_the_page_of_agents() -> None:
-    rows = re.findall(
-        r"^\| \[[^]]+\]\((\w+)\.md\) \| `(\w+)` \|.*?\|.*?\| (\w*) ?\|", (FOLDER / "README.md").read_text(), re.M
-    )
-    recurrent = {name for name in NAMES if remembers(name)}
-    assert {kind for _, kind, cell in rows if cell == "yes"} == recurrent
-    assert [
-        page for page, _, cell in rows if cell == "yes" and not recurrent_line(FOLDER / f"{page}.md").startswith("yes")
-    ] == []
-    section = (FOLDER.parent / "agent.md").read_text().partition("## Recurrent policies")[2].partition("\n## ")[0]
-    assert recurrent == set(re.findall(r"`(\w+)`", section)) & set(NAMES)
+@pytest.mark.parametrize("name", lists.LISTS)
+def test_a_list_of_algorithms_is_up_to_date(name: str) -> None:
+    assert lists.LISTS[name][0].read_text() == lists.filled(name), "out of date: run make docs"
 
 
-def test_the_readme_lists_every_page() -> None:
-    listed = set(re.findall(r"docs/algorithms/(\w+)\.md", (FOLDER.parents[1] / "README.md").read_text()))
-    assert listed == {page.stem for page in FOLDER.glob("*.md")}
-
-
-def test_the_index_has_a_row_for_every_page() -> None:
-    rows = dict(re.findall(r"^\| \[[^]]+\]\((\w+)\.md\) \| `(\w+)` \|", (FOLDER / "README.md").read_text(), re.M))
-    assert sorted(set(rows.values())) == NAMES
-    assert set(rows) == {page.stem for page in FOLDER.glob("*.md")} - {"README"}
-    assert set(NAMES) <= set(rows)
+def test_the_index_has_every_policy() -> None:
+    pages = lists.read_pages()
+    assert {page.type for page in pages} == set(NAMES)
+    assert all(page.title and page.actions for page in pages)
+    assert {page.group for page in pages} == set(lists.GROUPS)
