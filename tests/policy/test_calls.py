@@ -81,7 +81,7 @@ def test_the_way_of_a_real_run_is_the_documented_one(
 STEP = "torch_utils.optimizer_step.OptimizerStep.step"
 # The text of a call, its file, and the definition that "go to definition" must find.
 CALLS = [
-    ("experiment.learn(", "run/serial_entry.py", "entry.experiment.Experiment.learn"),
+    ("experiment.learn(", "run/serial_entry.py", "run.experiment.Experiment.learn"),
     ("self.learner.train(", "run/experiment.py", "worker.learner.Learner.train"),
     ("self._policy.learn(", "worker/learner.py", "policy.base.Policy.learn"),
     ("self._forward_learn(", "policy/base.py", "policy.base.Policy._forward_learn"),
