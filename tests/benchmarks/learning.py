@@ -38,6 +38,7 @@ FROM_REPLAY = (  # cartpole_sac is discrete SAC
     *("acer", "c51", "dqn", "dqn_stdim", "fqf", "iqn", "mdqn", "qrdqn", "r2d2", "rainbow", "sac", "sql", "sqn"),
 )
 CARTPOLE_V0 = ("env.env_id=CartPole-v0", "env.stop_value=195")
+PENALTY = ("env.env_id=Penalty-v0", "env.penalty=-100", "env.stop_value=50")
 FIRMLY = (  # the mean of five episodes is -250 by luck
     *("env.stop_value=-160", "env.evaluator_env_num=10", "env.n_evaluator_episode=50"),
     "policy.eval.evaluator.eval_freq=400",
@@ -98,13 +99,13 @@ RUNS = {
     "two_step_madqn": Run("matrix_game/config/two_step_madqn_config.py", 16_000, mode="serial"),
     **{f"{name}_coma": Run(f"matrix_game/config/{name}_coma_config.py", 60_000) for name in ("two_step", "penalty")},
     **{
-        f"{name}_{kind}": Run(f"matrix_game/config/{name}_{kind}_config.py", 20_000)
-        for name in ("two_step", "penalty")
+        f"{name}_{kind}": Run(f"matrix_game/config/two_step_{kind}_config.py", 20_000, words)
+        for name, words in (("two_step", ()), ("penalty", PENALTY))
         for kind in ("mappo", "happo")
     },
     **{
-        f"{name}_masac": Run(f"matrix_game/config/{name}_masac_config.py", 16_000, mode="serial")
-        for name in ("two_step", "penalty")
+        f"{name}_masac": Run("matrix_game/config/two_step_masac_config.py", 16_000, words, mode="serial")
+        for name, words in (("two_step", ()), ("penalty", PENALTY))
     },
     "two_step_vdn": Run(
         "matrix_game/config/two_step_qmix_config.py",

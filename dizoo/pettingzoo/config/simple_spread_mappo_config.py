@@ -1,6 +1,11 @@
 """MAPPO on mpe2/simple_spread_v3, three agents that cover three landmarks; the return is the sum over them.
 
-Result: -51 after 192,000 env steps with one seed; random play gives -81.
+It also plays simple_speaker_listener_v4, where one agent sees the target and tells the other:
+`env.env_id=mpe2/simple_speaker_listener_v4 env.n_evaluator_episode=96`. These two observe and can do different things:
+the shorter observation is padded, actions that one lacks are masked.
+
+Result: -51 after 192,000 env steps with one seed; random play gives -81. On simple_speaker_listener_v4 -23.7, -13.7 and
+-13.6 with three seeds after 400,000 env steps, over 100 new episodes; random play has -82.
 """
 
 from easydict import EasyDict
