@@ -1,34 +1,15 @@
 """DDPG on Ant-v5, up to a mean return of 6000. Values of DI-engine, not trained here."""
 
-from easydict import EasyDict
+import copy
 
-ant_ddpg_config = EasyDict(
-    exp_name="ant_ddpg_seed0",
-    env=dict(
-        env_id="Ant-v5",
-        collector_env_num=1,
-        stop_value=6000,
-    ),
-    policy=dict(
-        num_threads=1,
-        model=dict(
-            actor_head_hidden_size=256,
-            critic_head_hidden_size=256,
-        ),
-        learn=dict(batch_size=256),
-        collect=dict(n_sample=1),  # env steps
-    ),
-)
+from dizoo.mujoco.config.hopper_ddpg_config import hopper_ddpg_config, hopper_ddpg_create_config
+
+ant_ddpg_config = copy.deepcopy(hopper_ddpg_config)
+ant_ddpg_config.exp_name = "ant_ddpg_seed0"
+ant_ddpg_config.env.env_id = "Ant-v5"
 main_config = ant_ddpg_config
 
-ant_ddpg_create_config = EasyDict(
-    env=dict(
-        type="mujoco",
-        import_names=["dizoo.mujoco.envs.mujoco_env"],
-    ),
-    env_manager=dict(type="base"),
-    policy=dict(type="ddpg"),
-)
+ant_ddpg_create_config = copy.deepcopy(hopper_ddpg_create_config)
 create_config = ant_ddpg_create_config
 
 if __name__ == "__main__":

@@ -1,46 +1,19 @@
 """PPO with continuous actions on Ant-v5, up to a mean return of 6000. Values of DI-engine, not trained here."""
 
-from easydict import EasyDict
+import copy
 
-ant_onppo_config = EasyDict(
-    exp_name="ant_onppo_seed0",
-    env=dict(
-        env_id="Ant-v5",
-        collector_env_num=10,
-        evaluator_env_num=10,
-        n_evaluator_episode=10,
-        stop_value=6000,
-    ),
-    policy=dict(
-        num_threads=1,
-        model=dict(
-            share_encoder=False,
-            encoder_hidden_size_list=[128, 128],
-            actor_head_layer_num=0,
-            actor_head_hidden_size=128,
-            critic_head_layer_num=2,
-            critic_head_hidden_size=256,
-            activation="tanh",
-            bound_type="tanh",
-        ),
-        learn=dict(
-            batch_size=128,
-            entropy_weight=0.001,
-        ),
-        collect=dict(n_sample=2050),  # env steps
-        eval=dict(evaluator=dict(eval_freq=5000)),  # learner iterations
-    ),
-)
+from dizoo.mujoco.config.walker2d_onppo_config import walker2d_onppo_config, walker2d_onppo_create_config
+
+ant_onppo_config = copy.deepcopy(walker2d_onppo_config)
+ant_onppo_config.exp_name = "ant_onppo_seed0"
+ant_onppo_config.env.env_id = "Ant-v5"
+ant_onppo_config.env.collector_env_num = 10
+ant_onppo_config.env.evaluator_env_num = 10
+ant_onppo_config.env.n_evaluator_episode = 10
+ant_onppo_config.policy.collect.n_sample = 2050  # env steps
 main_config = ant_onppo_config
 
-ant_onppo_create_config = EasyDict(
-    env=dict(
-        type="mujoco",
-        import_names=["dizoo.mujoco.envs.mujoco_env"],
-    ),
-    env_manager=dict(type="base"),
-    policy=dict(type="ppo"),
-)
+ant_onppo_create_config = copy.deepcopy(walker2d_onppo_create_config)
 create_config = ant_onppo_create_config
 
 if __name__ == "__main__":

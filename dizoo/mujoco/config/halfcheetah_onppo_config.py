@@ -3,45 +3,18 @@
 Values of DI-engine, not trained here.
 """
 
-from easydict import EasyDict
+import copy
 
-halfcheetah_onppo_config = EasyDict(
-    exp_name="halfcheetah_onppo_seed0",
-    env=dict(
-        env_id="HalfCheetah-v5",
-        stop_value=12000,
-    ),
-    policy=dict(
-        num_threads=1,
-        model=dict(
-            share_encoder=False,
-            encoder_hidden_size_list=[128, 128],
-            actor_head_layer_num=0,
-            actor_head_hidden_size=128,
-            critic_head_layer_num=2,
-            critic_head_hidden_size=256,
-            activation="tanh",
-            bound_type="tanh",
-        ),
-        learn=dict(
-            batch_size=128,
-            ignore_done=True,
-            entropy_weight=0.001,
-        ),
-        collect=dict(n_sample=2048),  # env steps
-        eval=dict(evaluator=dict(eval_freq=5000)),  # learner iterations
-    ),
-)
+from dizoo.mujoco.config.walker2d_onppo_config import walker2d_onppo_config, walker2d_onppo_create_config
+
+halfcheetah_onppo_config = copy.deepcopy(walker2d_onppo_config)
+halfcheetah_onppo_config.exp_name = "halfcheetah_onppo_seed0"
+halfcheetah_onppo_config.env.env_id = "HalfCheetah-v5"
+halfcheetah_onppo_config.env.stop_value = 12000
+halfcheetah_onppo_config.policy.learn.ignore_done = True
 main_config = halfcheetah_onppo_config
 
-halfcheetah_onppo_create_config = EasyDict(
-    env=dict(
-        type="mujoco",
-        import_names=["dizoo.mujoco.envs.mujoco_env"],
-    ),
-    env_manager=dict(type="base"),
-    policy=dict(type="ppo"),
-)
+halfcheetah_onppo_create_config = copy.deepcopy(walker2d_onppo_create_config)
 create_config = halfcheetah_onppo_create_config
 
 if __name__ == "__main__":

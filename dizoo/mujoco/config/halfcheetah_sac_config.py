@@ -1,42 +1,17 @@
 """SAC on HalfCheetah-v5, up to a mean return of 12000. Values of DI-engine, not trained here."""
 
-from easydict import EasyDict
+import copy
 
-halfcheetah_sac_config = EasyDict(
-    exp_name="halfcheetah_sac_seed0",
-    env=dict(
-        env_id="HalfCheetah-v5",
-        collector_env_num=1,
-        stop_value=12000,
-    ),
-    policy=dict(
-        num_threads=1,
-        model=dict(
-            actor_head_hidden_size=256,
-            critic_head_hidden_size=256,
-        ),
-        learn=dict(
-            batch_size=256,
-            learning_rate_q=0.001,
-            learning_rate_policy=0.001,
-            ignore_done=True,
-            auto_alpha=False,
-        ),
-        collect=dict(
-            n_sample=1,
-        ),
-    ),
-)
+from dizoo.mujoco.config.hopper_sac_config import hopper_sac_config, hopper_sac_create_config
+
+halfcheetah_sac_config = copy.deepcopy(hopper_sac_config)
+halfcheetah_sac_config.exp_name = "halfcheetah_sac_seed0"
+halfcheetah_sac_config.env.env_id = "HalfCheetah-v5"
+halfcheetah_sac_config.env.stop_value = 12000
+halfcheetah_sac_config.policy.learn.ignore_done = True
 main_config = halfcheetah_sac_config
 
-halfcheetah_sac_create_config = EasyDict(
-    env=dict(
-        type="mujoco",
-        import_names=["dizoo.mujoco.envs.mujoco_env"],
-    ),
-    env_manager=dict(type="base"),
-    policy=dict(type="sac"),
-)
+halfcheetah_sac_create_config = copy.deepcopy(hopper_sac_create_config)
 create_config = halfcheetah_sac_create_config
 
 if __name__ == "__main__":

@@ -1,44 +1,17 @@
 """TD3 on HalfCheetah-v5, up to a mean return of 11000. Values of DI-engine, not trained here."""
 
-from easydict import EasyDict
+import copy
 
-halfcheetah_td3_config = EasyDict(
-    exp_name="halfcheetah_td3_seed0",
-    env=dict(
-        env_id="HalfCheetah-v5",
-        collector_env_num=1,
-        stop_value=11000,
-    ),
-    policy=dict(
-        num_threads=1,
-        model=dict(
-            actor_head_hidden_size=256,
-            critic_head_hidden_size=256,
-        ),
-        learn=dict(
-            batch_size=256,
-            ignore_done=True,
-        ),
-        collect=dict(
-            n_sample=1,
-        ),
-        other=dict(
-            replay_buffer=dict(
-                replay_buffer_size=1000000,
-            ),
-        ),
-    ),
-)
+from dizoo.mujoco.config.hopper_td3_config import hopper_td3_config, hopper_td3_create_config
+
+halfcheetah_td3_config = copy.deepcopy(hopper_td3_config)
+halfcheetah_td3_config.exp_name = "halfcheetah_td3_seed0"
+halfcheetah_td3_config.env.env_id = "HalfCheetah-v5"
+halfcheetah_td3_config.env.stop_value = 11000
+halfcheetah_td3_config.policy.learn.ignore_done = True
 main_config = halfcheetah_td3_config
 
-halfcheetah_td3_create_config = EasyDict(
-    env=dict(
-        type="mujoco",
-        import_names=["dizoo.mujoco.envs.mujoco_env"],
-    ),
-    env_manager=dict(type="base"),
-    policy=dict(type="td3"),
-)
+halfcheetah_td3_create_config = copy.deepcopy(hopper_td3_create_config)
 create_config = halfcheetah_td3_create_config
 
 if __name__ == "__main__":

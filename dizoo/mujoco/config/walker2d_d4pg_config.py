@@ -1,47 +1,18 @@
 """D4PG on Walker2d-v5, up to a mean return of 7000. Values of DI-engine, not trained here."""
 
-from easydict import EasyDict
+import copy
 
-walker2d_d4pg_config = EasyDict(
-    exp_name="walker2d_d4pg_seed0",
-    env=dict(
-        env_id="Walker2d-v5",
-        collector_env_num=4,
-        evaluator_env_num=4,
-        stop_value=7000,
-    ),
-    policy=dict(
-        num_threads=1,
-        nstep=5,
-        random_collect_size=10000,
-        model=dict(
-            actor_head_hidden_size=512,
-            critic_head_hidden_size=512,
-            v_min=0,
-            v_max=2000,
-        ),
-        learn=dict(
-            update_per_collect=3,
-            batch_size=256,
-            learning_rate_actor=0.0003,
-            learning_rate_critic=0.0003,
-        ),
-        collect=dict(
-            n_sample=8,
-            noise_sigma=0.2,
-        ),
-    ),
-)
+from dizoo.mujoco.config.hopper_d4pg_config import hopper_d4pg_config, hopper_d4pg_create_config
+
+walker2d_d4pg_config = copy.deepcopy(hopper_d4pg_config)
+walker2d_d4pg_config.exp_name = "walker2d_d4pg_seed0"
+walker2d_d4pg_config.env.env_id = "Walker2d-v5"
+walker2d_d4pg_config.env.stop_value = 7000
+walker2d_d4pg_config.policy.model.v_max = 2000
+walker2d_d4pg_config.policy.learn.update_per_collect = 3  # learner iterations
 main_config = walker2d_d4pg_config
 
-walker2d_d4pg_create_config = EasyDict(
-    env=dict(
-        type="mujoco",
-        import_names=["dizoo.mujoco.envs.mujoco_env"],
-    ),
-    env_manager=dict(type="base"),
-    policy=dict(type="d4pg"),
-)
+walker2d_d4pg_create_config = copy.deepcopy(hopper_d4pg_create_config)
 create_config = walker2d_d4pg_create_config
 
 if __name__ == "__main__":
