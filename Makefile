@@ -52,9 +52,10 @@ format: install  ## bring the code into shape
 typecheck: install  ## types of the package and its tests
 	$(BIN)/mypy
 
-docs: install  ## generate the config reference, the lists of algorithms and the reading-cost count
+docs: install  ## generate the config reference, the lists of algorithms and configs, and the reading-cost count
 	$(BIN)/python docs/make_config_reference.py
 	$(BIN)/python docs/make_algorithm_lists.py
+	$(BIN)/python docs/make_dizoo_list.py
 	$(BIN)/python docs/reading_cost.py --write
 
 # -W: a warning, such as a link inside the site that leads nowhere, is an error
