@@ -60,6 +60,15 @@ def test_it_compiles_fits_its_environment_and_says_what_it_learns(path: Path) ->
         BUILT.add(network)
 
 
+def test_a_file_whose_policy_another_file_has_copies_that_file() -> None:
+    whole: dict[str, list[str]] = {}
+    for path in CONFIGS:
+        if "copy.deepcopy(" not in path.read_text():
+            main_config, create_config = read_config(path)
+            whole.setdefault(repr((main_config["policy"], create_config)), []).append(path.name)
+    assert [names for names in whole.values() if len(names) > 1] == []
+
+
 def repeated_defaults(pair: tuple[dict[str, Any], dict[str, Any]], text: str) -> list[str]:
     """Return the keys of a file whose values are the defaults, or which the environment tells."""
     main_config, create_config = pair
