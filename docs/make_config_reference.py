@@ -22,7 +22,7 @@ from ding_lite.config.compat import IGNORED_KEYS, RENAMED_KEYS
 from ding_lite.envs.keys import ENV_KEYS
 from ding_lite.policy import Policy
 from ding_lite.reward_model import RewardModel
-from ding_lite.utils.key import SECTION, Key, declared_keys, describe
+from ding_lite.utils.key import SECTION, Key, declared_keys, describe, group_keys, merge_keys, set_key
 from ding_lite.utils.registry import (
     BUFFER_REGISTRY,
     ENCODER_REGISTRY,
@@ -84,14 +84,14 @@ def class_entries(cls: type, base: Mapping[str, Any] = {}) -> list[Entry]:
         ValueError: a key has no meaning, or nothing tells its type; the message names class and key.
     """
     keys = declared_keys(cls, base)
-    return [_entry(cls.__name__, path, keys[path]) for path in _paths(vars(cls).get("config", {}), "") if path in keys]
+    return [_entry(cls.__name__, path, keys[path]) for path in _own_paths(cls) if path in keys]
 
 
 def policy_entries(cls: type[Policy]) -> list[Entry]:
     """Return the keys that a policy declares or changes, and those of its bases that no other table lists."""
     listed = {Policy, *POLICY_REGISTRY.values()} - {cls}
     owners = [base for base in reversed(cls.__mro__) if base not in listed]
-    paths = dict.fromkeys(path for owner in owners for path in _paths(vars(owner).get("config", {}), ""))
+    paths = dict.fromkeys(path for owner in owners for path in _own_paths(owner))
     keys = declared_keys(cls, {})
     return [_entry(cls.__name__, path, keys[path]) for path in paths if path in keys]
 
@@ -99,6 +99,15 @@ def policy_entries(cls: type[Policy]) -> list[Entry]:
 def key_entries(name: str, tree: Mapping[str, Any]) -> list[Entry]:
     """Return the keys of declarations that belong to no class, called `name`; raises as `class_entries`."""
     return class_entries(type(name, (), {"config": dict(tree)}))
+
+
+def _own_paths(cls: type) -> Iterator[str]:
+    """Yield the dotted names of the keys that a class itself declares or changes, and those of groups that are new."""
+    tree, before = merge_keys(vars(cls).get("config", {})), group_keys(type("Bases", cls.__bases__, {}))
+    for path, key in group_keys(cls).items():
+        if key != before.get(path):
+            set_key(tree, path, key)
+    yield from _paths(tree, "")
 
 
 def _paths(tree: Mapping[str, Any], prefix: str) -> Iterator[str]:

@@ -19,7 +19,7 @@ from ding_lite.config.schema import PIPELINE_OF, model_options
 from ding_lite.envs import check_env
 from ding_lite.envs.keys import ENV_KEYS
 from ding_lite.envs.spaces import count_agents
-from ding_lite.policy.common_keys import MULTI_AGENT
+from ding_lite.policy.common_keys import AGENT_KEYS
 from ding_lite.run.setup import RunSetup, prepare_run
 from ding_lite.utils.disk import describe_os_error
 from ding_lite.utils.key import Key, declared_keys, default_values, set_key
@@ -216,7 +216,7 @@ def _add_agents(main: dict[str, Any], create: dict[str, Any]) -> None:
     if count_agents(spec.observation_space, spec.action_space) == 0:
         return
     if "multi_agent" in cfg.policy:
-        main["policy"]["multi_agent"] = replace(MULTI_AGENT, default=True)
+        main["policy"]["multi_agent"] = replace(AGENT_KEYS["multi_agent"], default=True)
     options = model_options(policy_cls, {"policy": {"multi_agent": True}}, {})
     if "policy.model.centralized_critic" in options and "global_state" not in spec.observation_space.spaces:  # type: ignore[attr-defined]
         set_key(main["policy"], "model.centralized_critic", False)

@@ -23,7 +23,13 @@ from ding_lite.model.masks import find_mask
 from ding_lite.model.noisy import exploring, noisy_layers
 from ding_lite.multi_agent.rows import AgentRows
 from ding_lite.policy.checkpointed import Checkpointed, WeightAverage
-from ding_lite.policy.common_keys import COMMON_KEYS, check_actors, check_common_keys
+from ding_lite.policy.common_keys import (
+    COMMON_KEYS,
+    LEARNING_RATE_KEYS,
+    SAMPLE_KEYS,
+    check_actors,
+    check_common_keys,
+)
 from ding_lite.policy.schedules import Schedules
 from ding_lite.rl_utils.distribution import mode
 from ding_lite.rl_utils.exploration import epsilon_at
@@ -37,7 +43,7 @@ from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
 from ding_lite.torch_utils.precision import find_precision
 from ding_lite.torch_utils.switches import evaluated, frozen, set_training
 from ding_lite.torch_utils.target_network import TargetNetwork
-from ding_lite.utils.key import ConfigDict, declared_keys, default_values
+from ding_lite.utils.key import ConfigDict, Groups, declared_keys, default_values
 from ding_lite.utils.ranks.collectives import get_local_rank, get_world_size
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_leaves, tree_map
@@ -63,9 +69,9 @@ class Policy(Checkpointed):
     """
 
     config: ClassVar[dict[str, Any]] = COMMON_KEYS
+    key_groups: ClassVar[Groups] = (SAMPLE_KEYS, LEARNING_RATE_KEYS)  # all groups that it has; subclasses replace it
     learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "replay"  # its source of samples
     required_columns: ClassVar[tuple[str, ...]] = ("obs", "action", "reward", "next_obs", "done")  # of a data set
-    config_without: ClassVar[tuple[str, ...]] = ()  # dotted keys of base classes that this class does not use
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.Space,)  # action spaces that it supports
     multi_agent: ClassVar[bool] = False  # whether it needs several agents; with the key `multi_agent`, they are rows
     state_of_each: ClassVar[bool] = False  # whether it takes a global state of each agent, too; rows always do

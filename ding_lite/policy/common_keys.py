@@ -1,8 +1,7 @@
-"""Config keys that several policies have, and checks of those that all have.
+"""Config keys that several policies have, in groups, and checks of those that all have.
 
-`COMMON_KEYS` belong to every policy. The others are merged into the `config` of a class that needs them:
-`REPLAY_KEYS` if it learns from replay, `DATASET_KEYS` if it learns from a data set, `CRITIC_KEYS` if it is an
-actor-critic for continuous actions, `epsilon_keys` if it explores with random actions.
+`COMMON_KEYS` belong to every policy. A class lists the other groups that it has in `key_groups`: where its samples come
+from, `SAMPLE_KEYS` or `ROLLOUT_KEYS`, `EPISODE_KEYS`, `REPLAY_KEYS` or `DATASET_KEYS`; then the options that it offers.
 """
 
 from __future__ import annotations
@@ -12,35 +11,9 @@ from typing import Any
 from easydict import EasyDict
 
 from ding_lite.torch_utils.data_parallel import check_data_parallel
-from ding_lite.torch_utils.optimizer import OPTIMIZER_KEYS, check_optimizer
-from ding_lite.utils.key import Key, declared_keys, default_values, with_option
+from ding_lite.torch_utils.optimizer import LEARNING_RATE, OPTIMIZER_KEYS, check_optimizer
+from ding_lite.utils.key import Key, declared_keys, default_values, merge_keys, with_option
 from ding_lite.utils.registry import REWARD_MODEL_REGISTRY, ConfigError
-
-
-def epsilon_keys(start: float, end: float, decay: int, spread: bool = False) -> dict[str, Any]:
-    """Return the keys `other.eps`, with these defaults, of a policy that explores with random actions."""
-    meaning = "environment i of the N of all ranks or actors has epsilon^(1 + spread i / (N - 1)); Ape-X: 7"
-    reason = "policy.other.eps is a schedule itself"
-    more = dict(spread=Key(0.0, meaning, low=0, constant=reason)) if spread else {}
-    return with_option(
-        "noisy_net=False",
-        dict(
-            type=Key("exp", "decrease of epsilon: 'exp' or 'linear'", choices=("exp", "linear")),
-            start=Key(
-                start, "epsilon, the share of random actions, at global env step 0", low=0, high=1, constant=reason
-            ),
-            end=Key(end, "final epsilon", low=0, high=1, constant=reason),
-            decay=Key(
-                decay,
-                "global env steps: time constant, or length of the linear decrease",
-                type=float,
-                low=1,
-                constant=reason,
-            ),
-            **more,
-        ),
-    )
-
 
 RUN_KEYS: dict[str, Any] = dict(
     cuda=Key(False, "train on a GPU; without one the run prints a note and uses the CPU"),
@@ -176,6 +149,13 @@ COMMON_KEYS: dict[str, Any] = dict(
         ignore_done=Key(False, "bootstrap at terminal states too, as is done where a time limit ends an episode"),
         **LEARN_KEYS,
     ),
+    collect=dict(),
+    eval=EVAL_KEYS,
+    other=dict(),
+)
+LEARNING_RATE_KEYS: dict[str, Any] = dict(learn=dict(learning_rate=LEARNING_RATE))
+# How much a policy plays in a collect: any number of env steps, many of them, or whole episodes.
+SAMPLE_KEYS: dict[str, Any] = dict(
     collect=dict(
         n_sample=Key(
             None,
@@ -185,35 +165,51 @@ COMMON_KEYS: dict[str, Any] = dict(
         ),
         **ACTOR_KEYS,
     ),
-    eval=EVAL_KEYS,
-    other=dict(),
 )
-REPLAY_KEYS: dict[str, Any] = dict(
-    priority=Key(False, "prioritised replay (Schaul et al. 2016)"),
-    priority_IS_weight=Key(
-        False, "weight the loss of each sample to correct the bias of prioritised replay", needs="priority"
+ROLLOUT_KEYS: dict[str, Any] = dict(
+    collect=dict(
+        n_sample=Key(2048, "env steps per rank and collect, rounded up to a multiple of collector_env_num", low=1),
+        **ACTOR_KEYS,
     ),
-    nstep=Key(1, "n: env steps whose rewards are summed before the bootstrap", low=1),
-    random_collect_size=Key(0, "env steps per rank with random actions before learning starts", low=0),
-    learn=dict(
-        update_per_collect=Key(
-            None, "learner iterations after each collect; None: one for each env step of all ranks", type=int, low=1
+)
+EPISODE_KEYS: dict[str, Any] = dict(
+    collect=dict(
+        n_episode=Key(8, "whole episodes per rank and collect, rounded up to a multiple of collector_env_num", low=1),
+        **ACTOR_KEYS,
+    ),
+)
+EPOCH_KEYS: dict[str, Any] = dict(learn=dict(epoch_per_collect=Key(10, "passes over the samples of a collect", low=1)))
+NSTEP_KEYS: dict[str, Any] = dict(nstep=Key(1, "n: env steps whose rewards are summed before the bootstrap", low=1))
+REPLAY_KEYS: dict[str, Any] = merge_keys(
+    SAMPLE_KEYS,
+    NSTEP_KEYS,
+    dict(
+        priority=Key(False, "prioritised replay (Schaul et al. 2016)"),
+        priority_IS_weight=Key(
+            False, "weight the loss of each sample to correct the bias of prioritised replay", needs="priority"
         ),
-    ),
-    other=dict(
-        replay_buffer=dict(
-            type=Key("", "'uniform' or 'prioritized'; empty: determined by policy.priority"),
-            replay_buffer_size=Key(100000, "capacity: env steps per rank", low=1),
-            device=Key(
-                "cpu",
-                "whose memory holds the steps and their priorities: 'cpu' or 'cuda'",
-                choices=("cpu", "cuda"),
-                needs="cuda",
+        random_collect_size=Key(0, "env steps per rank with random actions before learning starts", low=0),
+        learn=dict(
+            update_per_collect=Key(
+                None, "learner iterations after each collect; None: one for each env step of all ranks", type=int, low=1
+            ),
+        ),
+        other=dict(
+            replay_buffer=dict(
+                type=Key("", "'uniform' or 'prioritized'; empty: determined by policy.priority"),
+                replay_buffer_size=Key(100000, "capacity: env steps per rank", low=1),
+                device=Key(
+                    "cpu",
+                    "whose memory holds the steps and their priorities: 'cpu' or 'cuda'",
+                    choices=("cpu", "cuda"),
+                    needs="cuda",
+                ),
             ),
         ),
     ),
 )
-DATASET_KEYS: dict[str, Any] = dict(
+# Keys of policies that learn from a data set: from its actions alone, and from its rewards, too.
+IMITATION_KEYS: dict[str, Any] = dict(
     learn=dict(
         train_epoch=Key(100, "passes over the data set", low=1),
         learner=dict(
@@ -225,11 +221,6 @@ DATASET_KEYS: dict[str, Any] = dict(
     collect=dict(
         data_type=Key("", "'hdf5', 'npz', 'npy' or 'minari'; empty: determined by the path's ending"),
         data_path=Key("", "the data set: a file, a directory or a Minari id"),
-        reward_norm=Key(
-            "",
-            "how the data set's rewards change, by DI-engine's names, see docs/offline.md; empty: not at all",
-            choices=("", "normalize", "iql_locomotion", "iql_antmaze", "cql_antmaze", "antmaze"),
-        ),
         action_units=Key(
             "",
             "units of the data set's actions: 'env', the environment's own; 'policy', those of env.act_scale and "
@@ -238,35 +229,69 @@ DATASET_KEYS: dict[str, Any] = dict(
         ),
     ),
 )
-# Keys without a meaning for a policy that learns from a data set, which lists them in `config_without`.
-NOT_OF_DATASETS = (
-    *("priority", "priority_IS_weight", "random_collect_size"),
-    *("learn.update_per_collect", "collect.n_sample", *(f"collect.{key}" for key in ACTOR_KEYS), "other.replay_buffer"),
+DATASET_KEYS: dict[str, Any] = merge_keys(
+    IMITATION_KEYS,
+    dict(
+        collect=dict(
+            reward_norm=Key(
+                "",
+                "how the data set's rewards change, by DI-engine's names, see docs/offline.md; empty: not at all",
+                choices=("", "normalize", "iql_locomotion", "iql_antmaze", "cql_antmaze", "antmaze"),
+            ),
+        ),
+    ),
+)
+TARGET_KEYS: dict[str, Any] = dict(
+    learn=dict(
+        target_update_freq=Key(None, "iterations between target copies; 100 if both are None", type=int, low=1),
+        target_theta=Key(None, "or the share of the online network mixed in", type=float, above=0, high=1),
+    ),
+)
+TARGET_THETA = Key(0.005, "share of a network mixed into its target at each update", above=0, high=1)
+SOFT_TARGET_KEYS: dict[str, Any] = dict(learn=dict(target_theta=TARGET_THETA))
+DOUBLE_KEYS: dict[str, Any] = dict(
+    double=Key(True, "double Q-learning: the online network chooses the action of the target")
+)
+NOISY_KEYS: dict[str, Any] = dict(noisy_net=Key(False, "explore with noisy layers in the head instead of epsilon"))
+OF_SCHEDULE = "policy.other.eps is a schedule itself"
+EPSILON = dict(
+    type=Key("exp", "decrease of epsilon: 'exp' or 'linear'", choices=("exp", "linear")),
+    start=Key(0.95, "epsilon, the share of random actions, at global env step 0", low=0, high=1, constant=OF_SCHEDULE),
+    end=Key(0.1, "final epsilon", low=0, high=1, constant=OF_SCHEDULE),
+    decay=Key(
+        10000,
+        "global env steps: time constant, or length of the linear decrease",
+        type=float,
+        low=1,
+        constant=OF_SCHEDULE,
+    ),
+)
+SPREAD = Key(
+    0.0,
+    "environment i of the N of all ranks or actors has epsilon^(1 + spread i / (N - 1)); Ape-X: 7",
+    low=0,
+    constant=OF_SCHEDULE,
+)
+# Keys of policies that explore with random actions: with one epsilon, and with one for each environment.
+EPSILON_KEYS: dict[str, Any] = dict(other=dict(eps=with_option("noisy_net=False", EPSILON)))
+SPREAD_KEYS: dict[str, Any] = dict(other=dict(eps=with_option("noisy_net=False", EPSILON | dict(spread=SPREAD))))
+AGENT_KEYS: dict[str, Any] = dict(
+    multi_agent=Key(False, "several agents share the networks; each is a sample of its own, see docs/agents.md")
 )
 NORMAL = ("reparameterization",)  # the only action space of actors that return a normal distribution
-# Keys of all policies that learn an actor and critics Q(s, a) of continuous actions, the networks of `QAC`.
-CRITIC_KEYS: dict[str, Any] = dict(
-    model=dict(
-        twin_critic=Key(True, "use two critics; their smaller value is the estimate"),
-        action_space=Key("reparameterization", "what the actor returns: a distribution", choices=NORMAL),
-    ),
-    learn=dict(
-        batch_size=256,
-        target_theta=Key(0.005, "share of a network mixed into its target at each update", above=0, high=1),
-    ),
+NORMAL_KEYS: dict[str, Any] = dict(
+    model=dict(action_space=Key("reparameterization", "what the actor returns: a distribution", choices=NORMAL))
 )
+TWIN_CRITIC_KEYS: dict[str, Any] = dict(
+    model=dict(twin_critic=Key(True, "use two critics; their smaller value is the estimate"))
+)
+NOISE_SIGMA = Key(0.1, "standard deviation of the Gaussian noise added to the actor's action", low=0)
 # The heads of DI-engine's offline policies, which are wider than those of its models.
-WIDE_HEADS: dict[str, Any] = dict(
+WIDE_HEAD_KEYS: dict[str, Any] = dict(
     model=dict(
         actor_head_hidden_size=Key(256, "size of the hidden layers of the actor's head"),
         critic_head_hidden_size=Key(256, "size of the hidden layers of a critic's head"),
     ),
-)
-MULTI_AGENT = Key(False, "several agents share the networks; each is a sample of its own, see docs/agents.md")
-NOISE_SIGMA = Key(0.1, "standard deviation of the Gaussian noise added to the actor's action", low=0)
-TARGET_KEYS: dict[str, Any] = dict(
-    target_update_freq=Key(None, "iterations between target copies; 100 if both are None", type=int, low=1),
-    target_theta=Key(None, "or the share of the online network mixed in", type=float, above=0, high=1),
 )
 
 

@@ -31,11 +31,20 @@ from torch import Tensor, nn
 from ding_lite.model.contrastive import PairEmbedding
 from ding_lite.model.encoders import encode_zeros
 from ding_lite.policy.base import Policy
-from ding_lite.policy.policy_gradient.ppo import PPOPolicy
+from ding_lite.policy.common_keys import (
+    DOUBLE_KEYS,
+    LEARNING_RATE_KEYS,
+    NOISY_KEYS,
+    REPLAY_KEYS,
+    ROLLOUT_KEYS,
+    SPREAD_KEYS,
+    TARGET_KEYS,
+)
+from ding_lite.policy.policy_gradient.ppo import PPO_EPOCH_KEYS, PPO_KEYS, PPOPolicy
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.contrastive import info_nce
 from ding_lite.torch_utils.minibatch import next_obs, samples_of_others
-from ding_lite.utils.key import Key, merge_keys
+from ding_lite.utils.key import Key
 from ding_lite.utils.ranks.collectives import get_world_size
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
@@ -96,8 +105,8 @@ def embed(policy: Policy, batch: dict[str, Any]) -> tuple[Tensor, Tensor]:
 class DQNSTDIMPolicy(DQNPolicy):
     """DQN with ST-DIM. Override `_loss` to change the objective."""
 
-    config: ClassVar[dict[str, Any]] = merge_keys(STDIM_KEYS, dict(type="dqn_stdim", nstep=1))
-    config_without = ("multi_agent",)
+    key_groups = (REPLAY_KEYS, LEARNING_RATE_KEYS, TARGET_KEYS, SPREAD_KEYS, DOUBLE_KEYS, NOISY_KEYS, STDIM_KEYS)
+    config: ClassVar[dict[str, Any]] = dict(type="dqn_stdim", nstep=1)
     logged_figures = (*DQNPolicy.logged_figures, "aux_loss")
 
     def _create_model(self) -> nn.Module:
@@ -118,8 +127,8 @@ class DQNSTDIMPolicy(DQNPolicy):
 class PPOSTDIMPolicy(PPOPolicy):
     """PPO with ST-DIM. Override `_loss` to change the objective."""
 
-    config: ClassVar[dict[str, Any]] = merge_keys(STDIM_KEYS, dict(type="ppo_stdim"))
-    config_without = ("multi_agent",)
+    key_groups = (ROLLOUT_KEYS, LEARNING_RATE_KEYS, PPO_KEYS, PPO_EPOCH_KEYS, STDIM_KEYS)
+    config: ClassVar[dict[str, Any]] = dict(type="ppo_stdim")
     recurrent = False
     logged_figures = (*PPOPolicy.logged_figures, "aux_loss")
 

@@ -23,7 +23,7 @@ from ding_lite.torch_utils.networks import (
     modules_of,
 )
 from ding_lite.torch_utils.nonfinite import NonFiniteError
-from ding_lite.torch_utils.optimizer import OPTIMIZER_KEYS, Trained
+from ding_lite.torch_utils.optimizer import LEARNING_RATE, OPTIMIZER_KEYS, Trained
 from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
 from ding_lite.torch_utils.running_stat import RunningMeans
 from ding_lite.torch_utils.switches import set_training
@@ -53,6 +53,7 @@ class RewardModel:
 
     config: ClassVar[dict[str, Any]] = dict(
         type=Key("", "name in the reward model registry"),
+        learning_rate=LEARNING_RATE,
         **OPTIMIZER_KEYS,
     )
 

@@ -25,13 +25,13 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "rmsprop": torch.optim.RMSprop,
     "sgd": torch.optim.SGD,
 }
+LEARNING_RATE = Key(0.001, "step size", low=0, high=10**6)
 OPTIMIZER_KEYS: dict[str, Any] = dict(
     optimizer=Key(
         "adam",
         "algorithm: 'adam', 'adamw' (Adam with decoupled weight decay), 'rmsprop' or 'sgd'",
         choices=("adam", "adamw", "rmsprop", "sgd"),
     ),
-    learning_rate=Key(0.001, "step size", low=0, high=10**6),
     betas=Key(
         None,
         "decay rates of the two moments of Adam and AdamW; None: [0.9, 0.999]",

@@ -13,6 +13,11 @@ A class declares its keys in `config`, as nested dicts of `Key`:
 A subclass may give a plain value, such as `learning_rate=3e-4`, to change a default and keep the rest of the
 declaration. A plain value that no base class declares becomes a key with the value's type, without range and meaning.
 
+Keys that several classes have are groups, such as `REPLAY_KEYS` of `policy/common_keys.py`. A class names the groups
+that it has, all of them, in `key_groups`; a subclass inherits this attribute, or replaces it:
+
+    key_groups = (REPLAY_KEYS, LEARNING_RATE_KEYS)
+
 The value of a key that is a number may be a schedule, a dict; `schedule` says what its fields mean.
 """
 
@@ -31,6 +36,7 @@ from easydict import EasyDict
 
 from ding_lite.utils.registry import ConfigError, closest
 
+Groups = tuple[dict[str, Any], ...]  # nested dicts of keys
 SECTION = object()  # the type of a dict that declares no keys yet
 SPAN = ("start", "end", "over", "by")
 SCHEDULE_FIELDS = {"linear": SPAN, "cosine": SPAN, "exponential": SPAN, "exp": SPAN, "piecewise": ("points", "by")}
@@ -159,17 +165,31 @@ class Key:
 
 
 def declared_keys(cls: type, base: Mapping[str, Any] = {}) -> dict[str, Key]:
-    """Return the keys that a class and its base classes declare in `config`, by their dotted names.
+    """Return the keys that a class and its base classes declare, by their dotted names.
 
-    A class removes the keys of its base classes that it lists in `config_without`. A section without keys becomes a
-    `Key` of type `SECTION`.
+    These are the keys of the groups in the attribute `key_groups`, which a subclass inherits or replaces, and those in
+    the `config` of the class and of its base classes, which may also change defaults of the groups. If a subclass
+    replaces the groups, only the keys that differ change; the others keep their defaults. A section without keys
+    becomes a `Key` of type `SECTION`.
     """
-    tree = dict(base)
+    tree, before = merge_keys(base), dict[str, Key]()
     for owner in reversed(cls.__mro__):
-        tree = merge_keys(tree, vars(owner).get("config", {}))
-        for path in vars(owner).get("config_without", ()):
+        groups = group_keys(owner) if "key_groups" in vars(owner) else before
+        for path in before.keys() - groups.keys():
             pop_key(tree, path)
+            section = path.rpartition(".")[0]
+            if "." in section and not get_key(tree, section):
+                pop_key(tree, section)
+        for path, key in groups.items():
+            if key != before.get(path):
+                set_key(tree, path, key)
+        tree, before = merge_keys(tree, vars(owner).get("config", {})), groups
     return dict(_flatten(tree, ""))
+
+
+def group_keys(cls: type) -> dict[str, Key]:
+    """Return the keys of the groups that a class has, by their dotted names."""
+    return dict(_flatten(merge_keys({}, *getattr(cls, "key_groups", ())), ""))
 
 
 def with_option(needs: str, keys: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from ding_lite.utils.key import (
     METHODS,
     SECTION,
     ConfigDict,
+    Groups,
     Key,
     activation_name,
     declared_keys,
@@ -39,8 +40,27 @@ class Derived(Base):
     config: ClassVar[dict[str, Any]] = dict(rate=1, learn=dict(size=8), other=dict(new="x"), free={"a": {"b": 1}})
 
 
-class Without(Derived):
-    config_without = ("learn.kind", "rate")
+OF_A = dict(learn=dict(a=Key(1, "of a"), shared=Key(2, "of both")), deep=dict(er=dict(b=Key(3, "of a alone"))))
+OF_B = dict(learn=dict(shared=Key(2, "of both"), c=Key(4, "of b")), top=Key(5, "of b"))
+OF_C = dict(learn=dict(c=Key(6, "of c")))
+
+
+class HasA(Base):
+    key_groups: ClassVar[Groups] = (OF_A,)
+    config: ClassVar[dict[str, Any]] = dict(learn=dict(a=10, shared=20), deep=dict(er=dict(b=30)))
+
+
+class Inherits(HasA):
+    config: ClassVar[dict[str, Any]] = dict(learn=dict(a=11, mine=Key("x", "own")))
+
+
+class HasB(Inherits):
+    key_groups: ClassVar[Groups] = (OF_B,)
+    config: ClassVar[dict[str, Any]] = dict(top=50)
+
+
+class HasC(HasB):
+    key_groups = (OF_A, OF_B, OF_C)
 
 
 def test_a_plain_value_changes_the_default_and_keeps_the_rest() -> None:
@@ -60,9 +80,24 @@ def test_a_key_whose_default_is_none_and_that_has_no_type_takes_any_value() -> N
         Key(None, "anything").check("free", value)
 
 
-def test_keys_that_a_class_has_no_use_for_are_dropped() -> None:
-    assert sorted(declared_keys(Without)) == ["free", "learn.size", "other.new"]
-    assert sorted(declared_keys(Derived)) == ["free", "learn.kind", "learn.size", "other.new", "rate"]
+def own_defaults(cls: type) -> dict[str, Any]:
+    inherited = declared_keys(Base)
+    keys = {path: key for path, key in declared_keys(cls).items() if path not in inherited}
+    return {path: key.default for path, key in keys.items() if key.type is not SECTION}
+
+
+def test_a_class_has_the_keys_of_its_groups_and_a_subclass_inherits_them() -> None:
+    assert own_defaults(HasA) == {"learn.a": 10, "learn.shared": 20, "deep.er.b": 30}
+    assert own_defaults(Inherits) == {**own_defaults(HasA), "learn.a": 11, "learn.mine": "x"}
+    assert declared_keys(Inherits)["learn.a"] == Key(11, "of a", (int,))
+
+
+def test_other_groups_of_a_subclass_replace_those_of_its_base_class() -> None:
+    assert own_defaults(HasB) == {"learn.shared": 20, "learn.mine": "x", "learn.c": 4, "top": 50}
+    assert declared_keys(HasB).keys() >= declared_keys(Base).keys()
+    assert "deep.er" not in declared_keys(HasB)
+    # keys of `HasA` return with the defaults of their group, and those of the last group that has a key apply
+    assert own_defaults(HasC) == {**own_defaults(HasB), "learn.a": 1, "deep.er.b": 3, "learn.c": 6}
 
 
 def test_default_values_are_nested_copies() -> None:

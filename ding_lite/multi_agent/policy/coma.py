@@ -37,6 +37,7 @@ from torch import Tensor
 
 from ding_lite.multi_agent.model.agents import stand_ins
 from ding_lite.policy.base import Policy
+from ding_lite.policy.common_keys import EPOCH_KEYS, LEARNING_RATE_KEYS, ROLLOUT_KEYS
 from ding_lite.policy.sequences import by_environment, sequence_minibatches
 from ding_lite.rl_utils.common import pick, weighted_mean
 from ding_lite.rl_utils.distribution import log_prob_entropy, sample
@@ -53,11 +54,12 @@ COLUMNS = ("obs", "action", "reward", "done", "traj_flag", "prev_state", "episod
 class COMAPolicy(Policy):
     """COMA. Override `_loss` to change the objective."""
 
+    key_groups = (ROLLOUT_KEYS, EPOCH_KEYS, LEARNING_RATE_KEYS)
     config: ClassVar[dict[str, Any]] = dict(
         type="coma",
         discount_factor=0.99,
         learn=dict(
-            epoch_per_collect=Key(1, "passes over the samples of a collect", low=1),
+            epoch_per_collect=1,
             batch_size=Key(640, "approximate number of env steps per rank and iteration", low=1),
             learning_rate=0.0005,
             target_theta=Key(0.01, "share of the model mixed into the target at each update", above=0, high=1),
@@ -67,7 +69,7 @@ class COMAPolicy(Policy):
             entropy_weight=Key(0.01, "weight of the entropy bonus"),
         ),
         collect=dict(
-            n_sample=Key(640, "env steps per rank and collect, rounded up to a multiple of collector_env_num", low=1),
+            n_sample=640,
         ),
     )
     model_type = "coma"

@@ -37,6 +37,7 @@ from torch import Tensor, nn
 
 from ding_lite.multi_agent.model.agents import of_agent
 from ding_lite.policy.base import Policy
+from ding_lite.policy.common_keys import EPOCH_KEYS, LEARNING_RATE_KEYS, ROLLOUT_KEYS
 from ding_lite.policy.policy_gradient.actor_critic import (
     ValuesInUnits,
     ValueUnits,
@@ -45,7 +46,7 @@ from ding_lite.policy.policy_gradient.actor_critic import (
     flatten_rows,
     init_parameters,
 )
-from ding_lite.policy.policy_gradient.ppo import PPOPolicy
+from ding_lite.policy.policy_gradient.ppo import PPO_KEYS
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.distribution import log_prob, log_prob_entropy, sample
 from ding_lite.rl_utils.policy_gradient import clipped_objective, squared_value_error
@@ -55,25 +56,22 @@ from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
 
-SHARED = (  # keys of PPO
-    *("epoch_per_collect", "clip_ratio", "dual_clip", "value_clip", "value_norm", "value_weight", "entropy_weight"),
-    *("ppo_param_init", "grad_clip_type"),
-)
-
 
 @POLICY_REGISTRY.register("happo")
 class HAPPOPolicy(ValuesInUnits, Policy):
     """HAPPO for several agents with discrete actions. Override `_actor_loss` or `_critic_loss` to change it."""
 
+    key_groups = (ROLLOUT_KEYS, EPOCH_KEYS, LEARNING_RATE_KEYS, PPO_KEYS)
     config: ClassVar[dict[str, Any]] = dict(
         type="happo",
         learn=dict(
-            **{key: PPOPolicy.config["learn"][key] for key in SHARED},
+            entropy_weight=0.0,
+            ppo_param_init=True,
+            grad_clip_type="clip_norm",
             learning_rate=3e-4,
             critic_learning_rate=Key(3e-4, "learning rate of the critic's optimizer", low=0, high=10**6),
             adv_norm=Key(True, "normalise the advantages of a collect, over all ranks, to mean 0 and variance 1"),
         ),
-        collect={key: PPOPolicy.config["collect"][key] for key in ("n_sample", "gae_lambda")},
     )
     model_type = "havac"
     learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "collect"

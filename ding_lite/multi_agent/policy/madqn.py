@@ -28,7 +28,7 @@ import gymnasium
 import torch
 from torch import Tensor
 
-from ding_lite.multi_agent.policy.qmix import NOT_OF_QMIX, QMIX_KEYS, global_states
+from ding_lite.multi_agent.policy.qmix import QMIX_GROUPS, QMIX_KEYS, global_states
 from ding_lite.policy.sequences import RecurrentPolicy, learned_rows
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import bootstrapped, weighted_mean
@@ -40,6 +40,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 class MADQNPolicy(RecurrentPolicy, DQNPolicy):
     """DI-engine's MADQN. Override `_loss` to change the objective."""
 
+    key_groups = QMIX_GROUPS
     config: ClassVar[dict[str, Any]] = merge_keys(
         QMIX_KEYS,
         dict(
@@ -48,7 +49,6 @@ class MADQNPolicy(RecurrentPolicy, DQNPolicy):
             learn=dict(double_q=Key(False, "the acting network chooses the actions of the target")),
         ),
     )
-    config_without: ClassVar[tuple[str, ...]] = NOT_OF_QMIX
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.MultiDiscrete,)
     multi_agent = True
     state_of_each = True

@@ -32,6 +32,7 @@ from torch import Tensor, nn
 
 from ding_lite.model.recurrent import unroll
 from ding_lite.multi_agent.model.agents import pick_active
+from ding_lite.policy.common_keys import LEARNING_RATE_KEYS, REPLAY_KEYS, SPREAD_KEYS, TARGET_KEYS
 from ding_lite.policy.sequences import SEQUENCE_KEYS, RecurrentPolicy, after_burnin, learned_rows
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import bootstrapped, weighted_mean
@@ -65,13 +66,17 @@ QMIX_KEYS: dict[str, Any] = merge_keys(
         ),
     ),
 )
-NOT_OF_QMIX = ("double", "noisy_net", "multi_agent", "learn.target_update_freq")
+QMIX_GROUPS = (
+    *(REPLAY_KEYS, LEARNING_RATE_KEYS, SPREAD_KEYS),
+    dict(learn=dict(target_theta=TARGET_KEYS["learn"]["target_theta"])),
+)
 
 
 @POLICY_REGISTRY.register("qmix")
 class QMIXPolicy(RecurrentPolicy, DQNPolicy):
     """QMIX and VDN. Override `_loss` to change the objective."""
 
+    key_groups = QMIX_GROUPS
     config: ClassVar[dict[str, Any]] = merge_keys(
         QMIX_KEYS,
         dict(
@@ -79,7 +84,6 @@ class QMIXPolicy(RecurrentPolicy, DQNPolicy):
             learn=dict(double_q=Key(False, "double Q-learning: the online network chooses the actions of the target")),
         ),
     )
-    config_without: ClassVar[tuple[str, ...]] = NOT_OF_QMIX
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.MultiDiscrete,)
     multi_agent = True
     model_type = "qmix"

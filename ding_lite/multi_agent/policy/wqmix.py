@@ -27,7 +27,7 @@ import gymnasium
 import torch
 from torch import Tensor
 
-from ding_lite.multi_agent.policy.qmix import NOT_OF_QMIX, QMIX_KEYS, global_states
+from ding_lite.multi_agent.policy.qmix import QMIX_GROUPS, QMIX_KEYS, global_states
 from ding_lite.policy.sequences import RecurrentPolicy, learned_rows
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import bootstrapped, weighted_mean
@@ -40,6 +40,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 class WQMIXPolicy(RecurrentPolicy, DQNPolicy):
     """Weighted QMIX. Override `_loss` to change the objective."""
 
+    key_groups = QMIX_GROUPS
     config: ClassVar[dict[str, Any]] = merge_keys(
         QMIX_KEYS,
         dict(
@@ -50,7 +51,6 @@ class WQMIXPolicy(RecurrentPolicy, DQNPolicy):
             ),
         ),
     )
-    config_without: ClassVar[tuple[str, ...]] = NOT_OF_QMIX
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.MultiDiscrete,)
     multi_agent = True
     model_type = "wqmix"

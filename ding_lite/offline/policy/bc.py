@@ -24,9 +24,9 @@ from torch.nn import functional
 
 from ding_lite.model.masks import find_mask
 from ding_lite.policy.base import Policy
-from ding_lite.policy.common_keys import DATASET_KEYS, NOT_OF_DATASETS
+from ding_lite.policy.common_keys import IMITATION_KEYS, LEARNING_RATE_KEYS
 from ding_lite.rl_utils.distribution import Logit, log_prob, mode
-from ding_lite.utils.key import Key, merge_keys
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 REGRESSION_LOSSES = {"l1_loss": functional.l1_loss, "mse_loss": functional.mse_loss}
@@ -37,24 +37,21 @@ LABEL_SMOOTHING = 0.1  # share of the target probability that is spread evenly o
 class BCPolicy(Policy):
     """Behaviour cloning of discrete, multi-discrete or continuous actions. Override `_loss` to change the objective."""
 
-    config: ClassVar[dict[str, Any]] = merge_keys(
-        DATASET_KEYS,
-        dict(
-            type="bc",
-            continuous=Key(None, "whether actions are continuous; None: determined by the environment", type=bool),
-            loss_type=Key(
-                "l1_loss",
-                "loss of continuous actions: 'l1_loss' learns their median, 'mse_loss' their mean",
-                choices=("l1_loss", "mse_loss"),
-            ),
-            learn=dict(
-                ce_label_smooth=Key(
-                    False, "discrete actions: spread a tenth of the target probability over all allowed actions"
-                ),
+    key_groups = (IMITATION_KEYS, LEARNING_RATE_KEYS)
+    config: ClassVar[dict[str, Any]] = dict(
+        type="bc",
+        continuous=Key(None, "whether actions are continuous; None: determined by the environment", type=bool),
+        loss_type=Key(
+            "l1_loss",
+            "loss of continuous actions: 'l1_loss' learns their median, 'mse_loss' their mean",
+            choices=("l1_loss", "mse_loss"),
+        ),
+        learn=dict(
+            ce_label_smooth=Key(
+                False, "discrete actions: spread a tenth of the target probability over all allowed actions"
             ),
         ),
     )
-    config_without = (*NOT_OF_DATASETS, "collect.reward_norm")
     model_type = "bc"
     learns_from = "dataset"
     action_spaces = (gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete, gymnasium.spaces.Box)

@@ -30,9 +30,13 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.policy.base import Policy
-from ding_lite.policy.common_keys import CRITIC_KEYS, DATASET_KEYS, NOT_OF_DATASETS, REPLAY_KEYS
+from ding_lite.policy.common_keys import (
+    DATASET_KEYS,
+    NSTEP_KEYS,
+    SOFT_TARGET_KEYS,
+)
 from ding_lite.rl_utils.common import bootstrapped, sum_of_means
-from ding_lite.utils.key import Key, merge_keys
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_leaves
 
@@ -44,34 +48,25 @@ LOG_SIGMA_RANGE = (-4.0, 15.0)  # as in the authors' code
 class BCQPolicy(Policy):
     """BCQ. Override `_vae_loss`, `_critic_loss` or `_actor_loss` to change the objective."""
 
-    config: ClassVar[dict[str, Any]] = merge_keys(
-        DATASET_KEYS,
-        dict(
-            type="bcq",
-            nstep=REPLAY_KEYS["nstep"],
-            model=dict(
-                actor_head_hidden_size=Key(
-                    [400, 300], "sizes of the hidden layers of the actor", type=list[int], low=1
-                ),
-                critic_head_hidden_size=Key(
-                    [400, 300], "sizes of the hidden layers of a critic", type=list[int], low=1
-                ),
-                vae_hidden_dims=Key(
-                    [750, 750], "sizes of the hidden layers of the autoencoder's two networks", type=list[int], low=1
-                ),
-                phi=Key(0.05, "largest change of an action by the actor; actions range from -1 to 1", low=0, high=2),
+    key_groups = (DATASET_KEYS, NSTEP_KEYS, SOFT_TARGET_KEYS)
+    config: ClassVar[dict[str, Any]] = dict(
+        type="bcq",
+        model=dict(
+            actor_head_hidden_size=Key([400, 300], "sizes of the hidden layers of the actor", type=list[int], low=1),
+            critic_head_hidden_size=Key([400, 300], "sizes of the hidden layers of a critic", type=list[int], low=1),
+            vae_hidden_dims=Key(
+                [750, 750], "sizes of the hidden layers of the autoencoder's two networks", type=list[int], low=1
             ),
-            learn=dict(
-                batch_size=100,
-                learning_rate_q=Key(3e-4, "learning rate of the critics' optimizer", low=0, high=10**6),
-                learning_rate_policy=Key(3e-4, "learning rate of the actor's optimizer", low=0, high=10**6),
-                learning_rate_vae=Key(3e-4, "learning rate of the autoencoder's optimizer", low=0, high=10**6),
-                lmbda=Key(0.75, "weight of the smaller value of two critics in a target", low=0, high=1),
-                target_theta=CRITIC_KEYS["learn"]["target_theta"],
-            ),
+            phi=Key(0.05, "largest change of an action by the actor; actions range from -1 to 1", low=0, high=2),
+        ),
+        learn=dict(
+            batch_size=100,
+            learning_rate_q=Key(3e-4, "learning rate of the critics' optimizer", low=0, high=10**6),
+            learning_rate_policy=Key(3e-4, "learning rate of the actor's optimizer", low=0, high=10**6),
+            learning_rate_vae=Key(3e-4, "learning rate of the autoencoder's optimizer", low=0, high=10**6),
+            lmbda=Key(0.75, "weight of the smaller value of two critics in a target", low=0, high=1),
         ),
     )
-    config_without = (*NOT_OF_DATASETS, "learn.learning_rate")
     model_type = "bcq"
     learns_from = "dataset"
     action_spaces = (gymnasium.spaces.Box,)

@@ -35,12 +35,19 @@ import torch
 from easydict import EasyDict
 from torch import Tensor
 
-from ding_lite.policy.common_keys import DATASET_KEYS, NOT_OF_DATASETS, WIDE_HEADS
+from ding_lite.policy.common_keys import (
+    DATASET_KEYS,
+    NORMAL_KEYS,
+    NSTEP_KEYS,
+    SOFT_TARGET_KEYS,
+    TWIN_CRITIC_KEYS,
+    WIDE_HEAD_KEYS,
+)
 from ding_lite.policy.continuous.sac import SACPolicy
 from ding_lite.rl_utils.common import bootstrapped, sum_of_means
 from ding_lite.rl_utils.q_continuous import conservative_gap, squashed_sample
 from ding_lite.torch_utils.optimizer import Coefficient
-from ding_lite.utils.key import Key, merge_keys
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_map
 
@@ -51,24 +58,18 @@ LARGEST_LAGRANGE = 1e6
 class CQLPolicy(SACPolicy):
     """CQL: SAC with another critic loss, learned from a data set."""
 
-    config: ClassVar[dict[str, Any]] = merge_keys(
-        DATASET_KEYS,
-        WIDE_HEADS,
-        dict(
-            type="cql",
-            learn=dict(
-                learning_rate_q=Key(
-                    3e-4, "learning rate of the critics' optimizer and that of alpha'", low=0, high=10**6
-                ),
-                num_actions=Key(10, "sampled actions of each kind per state, for the conservative term", low=1),
-                min_q_weight=Key(1.0, "weight of the conservative term", low=0),
-                with_q_entropy=Key(False, "include the policy's entropy in the target of the critics"),
-                with_lagrange=Key(False, "learn a factor of the conservative term; see lagrange_thresh"),
-                lagrange_thresh=Key(-1.0, "target of min_q_weight times the gap, above 0; used by with_lagrange only"),
-            ),
+    key_groups = (DATASET_KEYS, NSTEP_KEYS, SOFT_TARGET_KEYS, NORMAL_KEYS, TWIN_CRITIC_KEYS, WIDE_HEAD_KEYS)
+    config: ClassVar[dict[str, Any]] = dict(
+        type="cql",
+        learn=dict(
+            learning_rate_q=Key(3e-4, "learning rate of the critics' optimizer and that of alpha'", low=0, high=10**6),
+            num_actions=Key(10, "sampled actions of each kind per state, for the conservative term", low=1),
+            min_q_weight=Key(1.0, "weight of the conservative term", low=0),
+            with_q_entropy=Key(False, "include the policy's entropy in the target of the critics"),
+            with_lagrange=Key(False, "learn a factor of the conservative term; see lagrange_thresh"),
+            lagrange_thresh=Key(-1.0, "target of min_q_weight times the gap, above 0; used by with_lagrange only"),
         ),
     )
-    config_without = NOT_OF_DATASETS
     learns_from = "dataset"
     small_at_first = ("actor", "critic")
     logged_figures = (*SACPolicy.logged_figures, "conservative_gap", "lagrange")

@@ -29,10 +29,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from ding_lite.policy.base import Policy
-from ding_lite.policy.common_keys import DATASET_KEYS, NOT_OF_DATASETS, TARGET_KEYS
+from ding_lite.policy.common_keys import DATASET_KEYS, LEARNING_RATE_KEYS, TARGET_KEYS
 from ding_lite.rl_utils.common import bootstrapped
 from ding_lite.rl_utils.quantile import quantile_loss
-from ding_lite.utils.key import Key, merge_keys
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 
@@ -40,20 +40,16 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 class DiscreteCQLPolicy(Policy):
     """CQL(H) on QR-DQN. Override `_loss` to change the objective."""
 
-    config: ClassVar[dict[str, Any]] = merge_keys(
-        DATASET_KEYS,
-        dict(
-            type="discrete_cql",
-            discount_factor=0.97,
-            nstep=Key(1, "env steps whose rewards are summed before the bootstrap", low=1),
-            learn=dict(
-                min_q_weight=Key(1.0, "weight of the conservative term; 0 is QR-DQN", low=0),
-                kappa=Key(1.0, "error up to which the quantile loss is quadratic; 0: nowhere", low=0),
-                **TARGET_KEYS,
-            ),
+    key_groups = (DATASET_KEYS, LEARNING_RATE_KEYS, TARGET_KEYS)
+    config: ClassVar[dict[str, Any]] = dict(
+        type="discrete_cql",
+        discount_factor=0.97,
+        nstep=Key(1, "env steps whose rewards are summed before the bootstrap", low=1),
+        learn=dict(
+            min_q_weight=Key(1.0, "weight of the conservative term; 0 is QR-DQN", low=0),
+            kappa=Key(1.0, "error up to which the quantile loss is quadratic; 0: nowhere", low=0),
         ),
     )
-    config_without = NOT_OF_DATASETS
     model_type = "qrdqn"
     learns_from = "dataset"
     action_spaces = (gymnasium.spaces.Discrete,)

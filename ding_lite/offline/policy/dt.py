@@ -31,8 +31,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from ding_lite.policy.base import Policy
-from ding_lite.policy.common_keys import DATASET_KEYS, NOT_OF_DATASETS
-from ding_lite.utils.key import Key, merge_keys
+from ding_lite.policy.common_keys import IMITATION_KEYS, LEARNING_RATE_KEYS
+from ding_lite.utils.key import Key
 from ding_lite.utils.ranks.collectives import allreduce_data
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_leaves, tree_map
@@ -42,30 +42,27 @@ from ding_lite.utils.tree import tree_leaves, tree_map
 class DTPolicy(Policy):
     """Decision Transformer. Override `_loss` to change the objective."""
 
-    config: ClassVar[dict[str, Any]] = merge_keys(
-        DATASET_KEYS,
-        dict(
-            type="dt",
-            context_len=Key(20, "K: env steps that the transformer sees", low=1),
-            rtg_scale=Key(1000.0, "returns-to-go are divided by this number", above=0),
-            rtg_target=Key(None, "true return that evaluations ask for; None: rtg_scale", type=float),
-            model=dict(
-                n_blocks=Key(3, "layers of the transformer", low=1),
-                h_dim=Key(128, "features of a token, a multiple of n_heads", low=1),
-                n_heads=Key(1, "attention heads of a layer", low=1),
-                drop_p=Key(0.1, "share of the results of layers that dropout sets to zero", low=0, below=1),
-                max_timestep=Key(4096, "steps of an episode with an embedding of their own", low=1),
-            ),
-            learn=dict(
-                learning_rate=1e-4,
-                optimizer="adamw",
-                weight_decay=1e-4,
-                grad_clip_type="clip_norm",
-                grad_clip_value=0.25,
-            ),
+    key_groups = (IMITATION_KEYS, LEARNING_RATE_KEYS)
+    config: ClassVar[dict[str, Any]] = dict(
+        type="dt",
+        context_len=Key(20, "K: env steps that the transformer sees", low=1),
+        rtg_scale=Key(1000.0, "returns-to-go are divided by this number", above=0),
+        rtg_target=Key(None, "true return that evaluations ask for; None: rtg_scale", type=float),
+        model=dict(
+            n_blocks=Key(3, "layers of the transformer", low=1),
+            h_dim=Key(128, "features of a token, a multiple of n_heads", low=1),
+            n_heads=Key(1, "attention heads of a layer", low=1),
+            drop_p=Key(0.1, "share of the results of layers that dropout sets to zero", low=0, below=1),
+            max_timestep=Key(4096, "steps of an episode with an embedding of their own", low=1),
+        ),
+        learn=dict(
+            learning_rate=1e-4,
+            optimizer="adamw",
+            weight_decay=1e-4,
+            grad_clip_type="clip_norm",
+            grad_clip_value=0.25,
         ),
     )
-    config_without = (*NOT_OF_DATASETS, "collect.reward_norm")
     model_type = "dt"
     learns_from = "dataset"
     action_spaces = (gymnasium.spaces.Discrete, gymnasium.spaces.Box)

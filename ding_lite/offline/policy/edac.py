@@ -24,11 +24,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ding_lite.policy.common_keys import DATASET_KEYS, NOT_OF_DATASETS, WIDE_HEADS
+from ding_lite.policy.common_keys import DATASET_KEYS, NORMAL_KEYS, NSTEP_KEYS, SOFT_TARGET_KEYS, WIDE_HEAD_KEYS
 from ding_lite.policy.continuous.sac import SACPolicy
 from ding_lite.rl_utils.common import bootstrapped, sum_of_means
 from ding_lite.rl_utils.q_continuous import squashed_sample
-from ding_lite.utils.key import Key, merge_keys
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 
@@ -36,20 +36,16 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 class EDACPolicy(SACPolicy):
     """EDAC: SAC with another critic loss and an ensemble of critics, learned from a data set."""
 
-    config: ClassVar[dict[str, Any]] = merge_keys(
-        DATASET_KEYS,
-        WIDE_HEADS,
-        dict(
-            type="edac",
-            model=dict(ensemble_num=Key(10, "C: critics", low=2)),
-            learn=dict(
-                alpha=1.0,
-                eta=Key(0.1, "weight of the similarity of the critics' gradients; 0: SAC-N", low=0),
-                with_q_entropy=Key(False, "include the policy's entropy in the target of the critics"),
-            ),
+    key_groups = (DATASET_KEYS, NSTEP_KEYS, SOFT_TARGET_KEYS, NORMAL_KEYS, WIDE_HEAD_KEYS)
+    config: ClassVar[dict[str, Any]] = dict(
+        type="edac",
+        model=dict(ensemble_num=Key(10, "C: critics", low=2)),
+        learn=dict(
+            alpha=1.0,
+            eta=Key(0.1, "weight of the similarity of the critics' gradients; 0: SAC-N", low=0),
+            with_q_entropy=Key(False, "include the policy's entropy in the target of the critics"),
         ),
     )
-    config_without = (*NOT_OF_DATASETS, "model.twin_critic")
     model_type = "edac"
     learns_from = "dataset"
     logged_figures = (*SACPolicy.logged_figures, "q_spread", "similarity")

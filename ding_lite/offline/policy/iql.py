@@ -30,12 +30,12 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.policy.base import Policy
-from ding_lite.policy.common_keys import CRITIC_KEYS, DATASET_KEYS, NOT_OF_DATASETS, REPLAY_KEYS
+from ding_lite.policy.common_keys import DATASET_KEYS, NORMAL_KEYS, NSTEP_KEYS, SOFT_TARGET_KEYS, TWIN_CRITIC_KEYS
 from ding_lite.policy.continuous.sac import INIT_W, init_last_layers
 from ding_lite.rl_utils.common import bootstrapped, sum_of_means
 from ding_lite.rl_utils.distribution import log_prob, sample
 from ding_lite.rl_utils.q_continuous import advantage_weight, expectile_error
-from ding_lite.utils.key import Key, merge_keys
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 LEAST_SIGMA = math.exp(-5.0)  # else the likelihood of data with one action per state could grow without limit
@@ -45,32 +45,26 @@ LEAST_SIGMA = math.exp(-5.0)  # else the likelihood of data with one action per 
 class IQLPolicy(Policy):
     """IQL. Override `_value_loss`, `_critic_loss` or `_actor_loss` to change the objective."""
 
-    config: ClassVar[dict[str, Any]] = merge_keys(
-        CRITIC_KEYS,
-        DATASET_KEYS,
-        dict(
-            type="iql",
-            nstep=REPLAY_KEYS["nstep"],
-            model=dict(
-                actor_head_hidden_size=Key(512, "size of the hidden layers of the actor's head"),
-                actor_head_layer_num=Key(3, "hidden layers in addition to the first one"),
-                critic_head_hidden_size=Key(512, "size of the hidden layers of a critic's head, and of the value's"),
-                critic_head_layer_num=Key(2, "hidden layers in addition to the first one"),
-                activation=Key("silu", "one of 'relu', 'tanh', 'gelu', 'elu', 'silu'"),
-            ),
-            learn=dict(
-                learning_rate_q=Key(3e-4, "learning rate of the critics' optimizer", low=0, high=10**6),
-                learning_rate_value=Key(3e-4, "learning rate of the value's optimizer", low=0, high=10**6),
-                learning_rate_policy=Key(3e-4, "learning rate of the actor's optimizer", low=0, high=10**6),
-                tau=Key(
-                    0.7, "expectile: 0.5 values the data's policy, values near 1 its best actions", above=0, below=1
-                ),
-                init_w=INIT_W,
-                beta=Key(1.0, "inverse temperature of the imitation weights: 0 imitates all actions equally", low=0),
-            ),
+    key_groups = (DATASET_KEYS, NSTEP_KEYS, SOFT_TARGET_KEYS, NORMAL_KEYS, TWIN_CRITIC_KEYS)
+    config: ClassVar[dict[str, Any]] = dict(
+        type="iql",
+        model=dict(
+            actor_head_hidden_size=Key(512, "size of the hidden layers of the actor's head"),
+            actor_head_layer_num=Key(3, "hidden layers in addition to the first one"),
+            critic_head_hidden_size=Key(512, "size of the hidden layers of a critic's head, and of the value's"),
+            critic_head_layer_num=Key(2, "hidden layers in addition to the first one"),
+            activation=Key("silu", "one of 'relu', 'tanh', 'gelu', 'elu', 'silu'"),
+        ),
+        learn=dict(
+            batch_size=256,
+            learning_rate_q=Key(3e-4, "learning rate of the critics' optimizer", low=0, high=10**6),
+            learning_rate_value=Key(3e-4, "learning rate of the value's optimizer", low=0, high=10**6),
+            learning_rate_policy=Key(3e-4, "learning rate of the actor's optimizer", low=0, high=10**6),
+            tau=Key(0.7, "expectile: 0.5 values the data's policy, values near 1 its best actions", above=0, below=1),
+            init_w=INIT_W,
+            beta=Key(1.0, "inverse temperature of the imitation weights: 0 imitates all actions equally", low=0),
         ),
     )
-    config_without = (*NOT_OF_DATASETS, "learn.learning_rate")
     model_type = "continuous_qvac"
     learns_from = "dataset"
     action_spaces = (gymnasium.spaces.Box,)

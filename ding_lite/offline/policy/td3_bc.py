@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from ding_lite.policy.common_keys import DATASET_KEYS, NOT_OF_DATASETS, WIDE_HEADS
+from ding_lite.policy.common_keys import DATASET_KEYS, NSTEP_KEYS, SOFT_TARGET_KEYS, TWIN_CRITIC_KEYS, WIDE_HEAD_KEYS
 from ding_lite.policy.continuous.ddpg import DDPGPolicy
 from ding_lite.policy.continuous.td3 import TD3_KEYS
 from ding_lite.rl_utils.q_continuous import td3_bc_actor_error
@@ -31,10 +31,9 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 class TD3BCPolicy(DDPGPolicy):
     """TD3+BC: TD3 with another actor loss, learned from a data set."""
 
+    key_groups = (DATASET_KEYS, NSTEP_KEYS, SOFT_TARGET_KEYS, TWIN_CRITIC_KEYS, WIDE_HEAD_KEYS)
     config: ClassVar[dict[str, Any]] = merge_keys(
         TD3_KEYS,
-        DATASET_KEYS,
-        WIDE_HEADS,
         dict(
             type="td3_bc",
             learn=dict(
@@ -43,7 +42,6 @@ class TD3BCPolicy(DDPGPolicy):
             eval=dict(evaluator=dict(eval_freq=1000)),
         ),
     )
-    config_without = NOT_OF_DATASETS
     learns_from = "dataset"
     logged_figures = (*DDPGPolicy.logged_figures, "bc_loss", "q_scale")
 

@@ -26,6 +26,7 @@ import torch
 from easydict import EasyDict
 from torch import Tensor
 
+from ding_lite.policy.common_keys import REPLAY_KEYS, SOFT_TARGET_KEYS
 from ding_lite.policy.continuous.ddpg import DDPGPolicy
 from ding_lite.policy.value.c51 import SUPPORT_ALARM, SUPPORT_KEYS, read_support
 from ding_lite.rl_utils.categorical import kl_to_target, project_target
@@ -37,6 +38,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 class D4PGPolicy(DDPGPolicy):
     """D4PG. Choose `model.v_min` and `model.v_max` so that they enclose the discounted returns."""
 
+    key_groups = (REPLAY_KEYS, SOFT_TARGET_KEYS)
     config: ClassVar[dict[str, Any]] = dict(
         type="d4pg",
         priority=True,
@@ -44,7 +46,6 @@ class D4PGPolicy(DDPGPolicy):
         nstep=3,
         model=SUPPORT_KEYS,
     )
-    config_without: ClassVar[tuple[str, ...]] = ("model.twin_critic",)
     model_type = "qac_dist"
     alarms: ClassVar[dict[str, tuple[float, str]]] = {"clipped_share": SUPPORT_ALARM}
     logged_figures = ("q_value", "cross_entropy", "clipped_share")

@@ -37,10 +37,10 @@ from easydict import EasyDict
 from torch import Tensor
 
 from ding_lite.policy.base import Policy
-from ding_lite.policy.common_keys import CRITIC_KEYS, NOISE_SIGMA, REPLAY_KEYS
+from ding_lite.policy.common_keys import NOISE_SIGMA, REPLAY_KEYS, SOFT_TARGET_KEYS, TWIN_CRITIC_KEYS
 from ding_lite.rl_utils.common import bootstrapped, sum_of_means
 from ding_lite.rl_utils.exploration import ornstein_uhlenbeck
-from ding_lite.utils.key import Key, merge_keys
+from ding_lite.utils.key import Groups, Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 
@@ -48,41 +48,38 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 class DDPGPolicy(Policy):
     """DDPG. Override `_critic_loss` or `_actor_loss` to change the objective."""
 
-    config: ClassVar[dict[str, Any]] = merge_keys(
-        REPLAY_KEYS,
-        CRITIC_KEYS,
-        dict(
-            type="ddpg",
-            random_collect_size=25000,
-            model=dict(
-                twin_critic=False,
-                action_space=Key("regression", "what the actor returns: an action", choices=("regression",)),
-            ),
-            learn=dict(
-                learning_rate_actor=Key(1e-3, "learning rate of the actor's optimizer", low=0, high=10**6),
-                learning_rate_critic=Key(1e-3, "learning rate of the critics' optimizer", low=0, high=10**6),
-                actor_update_freq=Key(1, "learner iterations between two updates of the actor and the targets", low=1),
-                noise=Key(False, "add noise to the target action"),
-                noise_sigma=Key(0.2, "standard deviation of the noise on the target action", low=0),
-                noise_range=dict(
-                    min=Key(-0.5, "lower bound of the noise on the target action"),
-                    max=Key(0.5, "upper bound of the noise on the target action"),
-                ),
-            ),
-            collect=dict(
-                noise_sigma=NOISE_SIGMA,
-                noise_type=Key(
-                    "gauss",
-                    "noise on the collected actions: 'gauss', or 'ou' for an Ornstein-Uhlenbeck process",
-                    choices=("gauss", "ou"),
-                ),
-            ),
-            other=dict(
-                replay_buffer=dict(replay_buffer_size=1000000),
+    key_groups: ClassVar[Groups] = (REPLAY_KEYS, SOFT_TARGET_KEYS, TWIN_CRITIC_KEYS)
+    config: ClassVar[dict[str, Any]] = dict(
+        type="ddpg",
+        random_collect_size=25000,
+        model=dict(
+            twin_critic=False,
+            action_space=Key("regression", "what the actor returns: an action", choices=("regression",)),
+        ),
+        learn=dict(
+            batch_size=256,
+            learning_rate_actor=Key(1e-3, "learning rate of the actor's optimizer", low=0, high=10**6),
+            learning_rate_critic=Key(1e-3, "learning rate of the critics' optimizer", low=0, high=10**6),
+            actor_update_freq=Key(1, "learner iterations between two updates of the actor and the targets", low=1),
+            noise=Key(False, "add noise to the target action"),
+            noise_sigma=Key(0.2, "standard deviation of the noise on the target action", low=0),
+            noise_range=dict(
+                min=Key(-0.5, "lower bound of the noise on the target action"),
+                max=Key(0.5, "upper bound of the noise on the target action"),
             ),
         ),
+        collect=dict(
+            noise_sigma=NOISE_SIGMA,
+            noise_type=Key(
+                "gauss",
+                "noise on the collected actions: 'gauss', or 'ou' for an Ornstein-Uhlenbeck process",
+                choices=("gauss", "ou"),
+            ),
+        ),
+        other=dict(
+            replay_buffer=dict(replay_buffer_size=1000000),
+        ),
     )
-    config_without: ClassVar[tuple[str, ...]] = ("learn.learning_rate",)
     model_type = "continuous_qac"
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Box,)
     unit_actions = True

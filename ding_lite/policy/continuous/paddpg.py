@@ -31,7 +31,7 @@ import gymnasium
 import torch
 from torch import Tensor
 
-from ding_lite.policy.common_keys import epsilon_keys
+from ding_lite.policy.common_keys import EPSILON_KEYS, REPLAY_KEYS, SOFT_TARGET_KEYS, TWIN_CRITIC_KEYS
 from ding_lite.policy.continuous.ddpg import DDPGPolicy
 from ding_lite.rl_utils.exploration import epsilon_greedy
 from ding_lite.utils.key import Key
@@ -42,12 +42,13 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 class PADDPGPolicy(DDPGPolicy):
     """DDPG with hybrid actions. A config selects it by 'paddpg', or as in DI-engine by 'ddpg' with `action_space`."""
 
+    key_groups = (REPLAY_KEYS, SOFT_TARGET_KEYS, TWIN_CRITIC_KEYS, EPSILON_KEYS)
     config: ClassVar[dict[str, Any]] = dict(
         type="paddpg",
         model=dict(
             action_space=Key("hybrid", "what the actor returns: a type and its arguments", choices=("hybrid",)),
         ),
-        other=dict(eps=epsilon_keys(start=1.0, end=0.1, decay=10000)),
+        other=dict(eps=dict(start=1.0)),
     )
     model_type = "hybrid_qac"
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Dict,)

@@ -24,6 +24,7 @@ import torch
 from easydict import EasyDict
 from torch import Tensor
 
+from ding_lite.policy.common_keys import NORMAL_KEYS, REPLAY_KEYS, SOFT_TARGET_KEYS
 from ding_lite.policy.continuous.sac import SACPolicy
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
@@ -33,6 +34,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 class REDQPolicy(SACPolicy):
     """REDQ. Override `_critic_loss` or `_actor_loss` to change the objective."""
 
+    key_groups = (REPLAY_KEYS, SOFT_TARGET_KEYS, NORMAL_KEYS)
     config: ClassVar[dict[str, Any]] = dict(
         type="redq",
         random_collect_size=5000,
@@ -45,7 +47,6 @@ class REDQPolicy(SACPolicy):
             actor_update_freq=Key(20, "updates of the critics for each update of the actor", low=1),
         ),
     )
-    config_without: ClassVar[tuple[str, ...]] = ("model.twin_critic",)
     model_type = "qac_ensemble"
     logged_figures = (*SACPolicy.logged_figures, "q_spread")
 

@@ -27,11 +27,11 @@ from easydict import EasyDict
 from torch import Tensor, nn
 
 from ding_lite.policy.base import Policy
-from ding_lite.policy.common_keys import CRITIC_KEYS, REPLAY_KEYS
+from ding_lite.policy.common_keys import NORMAL_KEYS, REPLAY_KEYS, SOFT_TARGET_KEYS, TWIN_CRITIC_KEYS
 from ding_lite.rl_utils.common import bootstrapped, sum_of_means
 from ding_lite.rl_utils.q_continuous import squashed_sample, temperature_error
 from ding_lite.torch_utils.optimizer import Coefficient
-from ding_lite.utils.key import Key, merge_keys
+from ding_lite.utils.key import Groups, Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.utils.schedule import Scheduled
 
@@ -48,28 +48,25 @@ INIT_W = Key(
 class SACPolicy(Policy):
     """SAC. Override `_critic_loss` or `_actor_loss` to change the objective."""
 
-    config: ClassVar[dict[str, Any]] = merge_keys(
-        REPLAY_KEYS,
-        CRITIC_KEYS,
-        dict(
-            type="sac",
-            random_collect_size=10000,
-            learn=dict(
-                learning_rate_q=Key(3e-4, "learning rate of the critics' optimizer", low=0, high=10**6),
-                learning_rate_policy=Key(3e-4, "learning rate of the actor's optimizer", low=0, high=10**6),
-                learning_rate_alpha=Key(3e-4, "learning rate of alpha's optimizer", low=0, high=10**6),
-                alpha=Key(0.2, "weight of the entropy; with auto_alpha its initial value", above=0),
-                auto_alpha=Key(True, "learn alpha so that the policy's entropy approaches target_entropy"),
-                log_space=Key(True, "learn the logarithm of alpha instead of alpha itself"),
-                target_entropy=Key(None, "in nats; None: minus the number of action dimensions", type=float),
-                init_w=INIT_W,
-            ),
-            other=dict(
-                replay_buffer=dict(replay_buffer_size=1000000),
-            ),
+    key_groups: ClassVar[Groups] = (REPLAY_KEYS, SOFT_TARGET_KEYS, NORMAL_KEYS, TWIN_CRITIC_KEYS)
+    config: ClassVar[dict[str, Any]] = dict(
+        type="sac",
+        random_collect_size=10000,
+        learn=dict(
+            batch_size=256,
+            learning_rate_q=Key(3e-4, "learning rate of the critics' optimizer", low=0, high=10**6),
+            learning_rate_policy=Key(3e-4, "learning rate of the actor's optimizer", low=0, high=10**6),
+            learning_rate_alpha=Key(3e-4, "learning rate of alpha's optimizer", low=0, high=10**6),
+            alpha=Key(0.2, "weight of the entropy; with auto_alpha its initial value", above=0),
+            auto_alpha=Key(True, "learn alpha so that the policy's entropy approaches target_entropy"),
+            log_space=Key(True, "learn the logarithm of alpha instead of alpha itself"),
+            target_entropy=Key(None, "in nats; None: minus the number of action dimensions", type=float),
+            init_w=INIT_W,
+        ),
+        other=dict(
+            replay_buffer=dict(replay_buffer_size=1000000),
         ),
     )
-    config_without: ClassVar[tuple[str, ...]] = ("learn.learning_rate",)
     model_type = "continuous_qac"
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Box,)
     unit_actions = True

@@ -13,17 +13,9 @@ from ding_lite.policy.continuous.ddpg import DDPGPolicy
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 TD3_KEYS: dict[str, Any] = dict(
-    model=dict(
-        twin_critic=True,
-    ),
-    learn=dict(
-        actor_update_freq=2,
-        noise=True,
-    ),
+    model=dict(twin_critic=True),
+    learn=dict(actor_update_freq=2, noise=True),
     eval=dict(evaluator=dict(eval_freq=5000)),
-    other=dict(
-        replay_buffer=dict(replay_buffer_size=100000),
-    ),
 )
 
 
@@ -31,4 +23,6 @@ TD3_KEYS: dict[str, Any] = dict(
 class TD3Policy(DDPGPolicy):
     """TD3: `DDPGPolicy` with other defaults."""
 
-    config: ClassVar[dict[str, Any]] = dict(type="td3", **TD3_KEYS)
+    config: ClassVar[dict[str, Any]] = dict(
+        type="td3", **TD3_KEYS, other=dict(replay_buffer=dict(replay_buffer_size=100000))
+    )

@@ -20,6 +20,7 @@ import torch
 from easydict import EasyDict
 from torch import Tensor
 
+from ding_lite.policy.common_keys import NORMAL_KEYS, REPLAY_KEYS, SOFT_TARGET_KEYS
 from ding_lite.policy.continuous.sac import SACPolicy
 from ding_lite.rl_utils.common import bootstrapped, sum_of_means
 from ding_lite.rl_utils.q_continuous import squashed_sample
@@ -32,6 +33,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 class TQCPolicy(SACPolicy):
     """TQC. The more quantiles are dropped, the lower are the values."""
 
+    key_groups = (REPLAY_KEYS, SOFT_TARGET_KEYS, NORMAL_KEYS)
     config: ClassVar[dict[str, Any]] = dict(
         type="tqc",
         model=dict(
@@ -44,7 +46,6 @@ class TQCPolicy(SACPolicy):
             ),
         ),
     )
-    config_without: ClassVar[tuple[str, ...]] = ("model.twin_critic",)
     model_type = "qac_quantile"
 
     @classmethod

@@ -26,7 +26,9 @@ from easydict import EasyDict
 from torch import Tensor, nn
 
 from ding_lite.policy.base import Policy
+from ding_lite.policy.common_keys import LEARNING_RATE_KEYS, ROLLOUT_KEYS
 from ding_lite.policy.policy_gradient.actor_critic import (
+    ADVANTAGE_KEYS,
     DISTRIBUTIONS,
     LOSS_KEYS,
     estimate_advantages,
@@ -39,7 +41,7 @@ from ding_lite.policy.sequences import check_core
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.distribution import log_prob_entropy, sample
 from ding_lite.torch_utils.minibatch import explained_variance, minibatches, rank_sizes
-from ding_lite.utils.key import Key
+from ding_lite.utils.key import Groups
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 
@@ -47,18 +49,15 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 class A2CPolicy(Policy):
     """A2C for discrete, multi-discrete, continuous or hybrid actions. Override `_loss` to change the objective."""
 
+    key_groups: ClassVar[Groups] = (ROLLOUT_KEYS, LEARNING_RATE_KEYS, ADVANTAGE_KEYS, LOSS_KEYS)
     config: ClassVar[dict[str, Any]] = dict(
         type="a2c",
         discount_factor=0.9,
         learn=dict(
-            **LOSS_KEYS,
-            adv_norm=Key(False, "normalise each minibatch's advantages, over all ranks, to mean 0 and variance 1"),
+            adv_norm=False,
             grad_clip_type="clip_norm",
         ),
-        collect=dict(
-            n_sample=Key(80, "env steps per rank and collect, rounded up to a multiple of collector_env_num", low=1),
-            gae_lambda=Key(0.95, "lambda of generalised advantage estimation", low=0, high=1),
-        ),
+        collect=dict(n_sample=80),
     )
     model_type = "vac"
     learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "collect"

@@ -32,6 +32,7 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy.base import Policy
+from ding_lite.policy.common_keys import SAMPLE_KEYS
 from ding_lite.policy.policy_gradient.actor_critic import flatten_rows
 from ding_lite.policy.sequences import UNROLL_KEYS
 from ding_lite.rl_utils.distribution import finite, kl_divergence, sample
@@ -48,6 +49,7 @@ LEAST_RATIO = 1e-8  # keeps c / rho finite
 class ACERPolicy(Policy):
     """ACER. Override `_loss` to change the objective."""
 
+    key_groups = (SAMPLE_KEYS,)
     config: ClassVar[dict[str, Any]] = merge_keys(
         UNROLL_KEYS,
         dict(
@@ -69,7 +71,6 @@ class ACERPolicy(Policy):
             ),
         ),
     )
-    config_without: ClassVar[tuple[str, ...]] = ("learn.learning_rate",)
     model_type = "acer"
     transition_with_policy_data: ClassVar[bool] = True
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)

@@ -23,9 +23,19 @@ from ding_lite.utils.tree import tree_map
 
 # Keys of all policies whose model returns `logit` and `value`, and the spaces of their actions.
 LOSS_KEYS: dict[str, Any] = dict(
-    value_weight=Key(0.5, "weight of the value loss; that of the policy loss is 1"),
-    entropy_weight=Key(0.01, "weight of the entropy bonus"),
-    ppo_param_init=Key(False, "initialise weights orthogonally, small ones in the policy's last layer"),
+    learn=dict(
+        value_weight=Key(0.5, "weight of the value loss; that of the policy loss is 1"),
+        entropy_weight=Key(0.01, "weight of the entropy bonus"),
+        ppo_param_init=Key(False, "initialise weights orthogonally, small ones in the policy's last layer"),
+    ),
+)
+ADVANTAGE_KEYS: dict[str, Any] = dict(
+    learn=dict(
+        adv_norm=Key(True, "normalise each minibatch's advantages, over all ranks, to mean 0 and variance 1"),
+    ),
+    collect=dict(
+        gae_lambda=Key(0.95, "lambda of generalised advantage estimation", low=0, high=1),
+    ),
 )
 DISTRIBUTIONS: tuple[type, ...] = (spaces.Discrete, spaces.MultiDiscrete, spaces.Box, spaces.Dict)
 

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from ding_lite.model.masks import allowed_actions, find_mask
-from ding_lite.policy.common_keys import MULTI_AGENT, epsilon_keys
+from ding_lite.policy.common_keys import AGENT_KEYS, EPSILON_KEYS, REPLAY_KEYS, SOFT_TARGET_KEYS, TWIN_CRITIC_KEYS
 from ding_lite.policy.continuous.sac import SACPolicy
 from ding_lite.rl_utils.common import bootstrapped, pick, sum_of_means
 from ding_lite.rl_utils.q_continuous import temperature_error
@@ -40,19 +40,18 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 class DiscreteSACPolicy(SACPolicy):
     """Discrete SAC: SAC with losses and acting for discrete actions."""
 
+    key_groups = (REPLAY_KEYS, SOFT_TARGET_KEYS, TWIN_CRITIC_KEYS, EPSILON_KEYS, AGENT_KEYS)
     config: ClassVar[dict[str, Any]] = dict(
         type="discrete_sac",
-        multi_agent=MULTI_AGENT,
         learn=dict(
             init_w=None,
             target_entropy=Key(None, "in nats; None: 0.98 times the entropy of random allowed actions", type=float),
         ),
         other=dict(
             replay_buffer=dict(replay_buffer_size=100000),
-            eps=epsilon_keys(start=0.0, end=0.0, decay=10000),
+            eps=dict(start=0.0, end=0.0),
         ),
     )
-    config_without: ClassVar[tuple[str, ...]] = ("model.action_space",)
     model_type = "discrete_qac"
     agents_model_type = "discrete_maqac"
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)

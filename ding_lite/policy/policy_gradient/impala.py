@@ -20,8 +20,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ding_lite.policy.common_keys import LEARNING_RATE_KEYS, SAMPLE_KEYS
 from ding_lite.policy.policy_gradient.a2c import A2CPolicy
-from ding_lite.policy.policy_gradient.actor_critic import flatten_rows
+from ding_lite.policy.policy_gradient.actor_critic import LOSS_KEYS, flatten_rows
 from ding_lite.policy.sequences import UNROLL_KEYS
 from ding_lite.rl_utils.distribution import log_prob, log_prob_entropy
 from ding_lite.rl_utils.vtrace import vtrace_advantage, vtrace_nstep_return
@@ -34,6 +35,7 @@ from ding_lite.utils.tree import tree_map
 class IMPALAPolicy(A2CPolicy):
     """IMPALA for discrete, multi-discrete, continuous or hybrid actions. Override `_loss` to change the objective."""
 
+    key_groups = (SAMPLE_KEYS, LEARNING_RATE_KEYS, LOSS_KEYS)
     config: ClassVar[dict[str, Any]] = merge_keys(
         UNROLL_KEYS,
         dict(
@@ -53,7 +55,6 @@ class IMPALAPolicy(A2CPolicy):
             ),
         ),
     )
-    config_without = ("learn.adv_norm", "collect.gae_lambda")
     learns_from = "replay"
     allows_lag = True
 

@@ -28,6 +28,9 @@ KL_KEYS: dict[str, Any] = dict(
     kl_beta=Key(0.0, "weight of KL(pi_old || pi_new), or KL(pi_new || pi_pretrained)", low=0),
     kl_type=Key("k1", "estimate of the second KL: log-ratio, its square, k3", choices=("k1", "k2", "k3")),
     pretrained_model_path=Key(None, "checkpoint of pi_pretrained, of the same model; None: none", type=str),
+)
+# Keys about the divergence of all updates after a collect.
+TARGET_KL_KEYS: dict[str, Any] = dict(
     target_kl=Key(None, "desired mean of KL(pi_old || pi_new), for kl_early_stop and kl_adaptive", type=float),
     kl_early_stop=Key(False, "end the updates of a collect when the mean KL exceeds 1.5 target_kl"),
     kl_adaptive=Key(False, "after a collect, double or halve kl_beta if KL is 1.5 times off target_kl"),

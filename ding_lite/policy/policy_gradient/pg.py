@@ -21,11 +21,12 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy.base import Policy
+from ding_lite.policy.common_keys import EPISODE_KEYS, LEARNING_RATE_KEYS
 from ding_lite.policy.policy_gradient.actor_critic import DISTRIBUTIONS
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.distribution import log_prob_entropy, mode, sample
 from ding_lite.rl_utils.policy_gradient import first_episodes, gae, gae_data
-from ding_lite.utils.key import Key
+from ding_lite.utils.key import Groups, Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
 
@@ -37,6 +38,7 @@ class PGPolicy(Policy):
     Override `_loss` to change the objective.
     """
 
+    key_groups: ClassVar[Groups] = (EPISODE_KEYS, LEARNING_RATE_KEYS)
     config: ClassVar[dict[str, Any]] = dict(
         type="pg",
         deterministic_eval=Key(True, "evaluate with the most likely action instead of a sampled one"),
@@ -45,15 +47,9 @@ class PGPolicy(Policy):
             grad_clip_type="clip_norm",
             grad_clip_value=5.0,
         ),
-        collect=dict(
-            n_episode=Key(
-                8, "whole episodes per rank and collect, rounded up to a multiple of collector_env_num", low=1
-            ),
-        ),
     )
     learns_from = "collect"
     allows_lag = False
-    config_without = ("collect.n_sample",)
     model_type = "pg"
     action_spaces = DISTRIBUTIONS
     logged_figures: ClassVar[tuple[str, ...]] = ("policy_loss", "entropy", "return")

@@ -33,8 +33,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ding_lite.policy.common_keys import LEARNING_RATE_KEYS, ROLLOUT_KEYS
 from ding_lite.policy.policy_gradient.actor_critic import flatten_rows
-from ding_lite.policy.policy_gradient.ppo import PPOPolicy
+from ding_lite.policy.policy_gradient.ppo import PPO_EPOCH_KEYS, PPO_KEYS, PPOPolicy
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.distribution import kl_divergence
 from ding_lite.torch_utils.minibatch import minibatches, rank_sizes
@@ -47,6 +48,8 @@ from ding_lite.utils.tree import tree_map
 class PPGPolicy(PPOPolicy):
     """PPG for discrete, multi-discrete, continuous or hybrid actions. Override `_loss` to change the objective."""
 
+    # no AGENT_KEYS: what it keeps of its environments has no agents
+    key_groups = (ROLLOUT_KEYS, LEARNING_RATE_KEYS, PPO_KEYS, PPO_EPOCH_KEYS)
     config: ClassVar[dict[str, Any]] = dict(
         type="ppg",
         learn=dict(
@@ -61,7 +64,6 @@ class PPGPolicy(PPOPolicy):
             aux_bc_weight=Key(1.0, "weight of KL(pi_old || pi) in an auxiliary phase", low=0),
         ),
     )
-    config_without = ("multi_agent",)  # what it keeps of its environments has no agents
     model_type = "ppg"
     recurrent = False
     logged_figures = (*PPOPolicy.logged_figures, "auxiliary_loss", "clone_loss")

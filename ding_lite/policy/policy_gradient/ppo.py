@@ -28,8 +28,9 @@ from easydict import EasyDict
 from torch import Tensor, nn
 
 from ding_lite.policy.base import Policy
-from ding_lite.policy.common_keys import MULTI_AGENT
+from ding_lite.policy.common_keys import AGENT_KEYS, EPOCH_KEYS, LEARNING_RATE_KEYS, ROLLOUT_KEYS
 from ding_lite.policy.policy_gradient.actor_critic import (
+    ADVANTAGE_KEYS,
     DISTRIBUTIONS,
     LOSS_KEYS,
     ValuesInUnits,
@@ -40,7 +41,13 @@ from ding_lite.policy.policy_gradient.actor_critic import (
     init_parameters,
     normalize_advantages,
 )
-from ding_lite.policy.policy_gradient.kl_penalty import KL_KEYS, KLPenalty, check_kl_keys, load_pretrained
+from ding_lite.policy.policy_gradient.kl_penalty import (
+    KL_KEYS,
+    TARGET_KL_KEYS,
+    KLPenalty,
+    check_kl_keys,
+    load_pretrained,
+)
 from ding_lite.policy.sequences import (
     by_environment,
     check_core,
@@ -53,41 +60,46 @@ from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.distribution import log_prob, log_prob_entropy, sample
 from ding_lite.rl_utils.policy_gradient import clipped_objective, squared_value_error
 from ding_lite.torch_utils.minibatch import explained_variance, minibatches, rank_sizes
-from ding_lite.utils.key import Key, merge_keys
+from ding_lite.utils.key import Groups, Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_leaves
+
+# Keys of the loss, and of several epochs of updates after a collect.
+PPO_KEYS: dict[str, Any] = merge_keys(
+    LOSS_KEYS,
+    ADVANTAGE_KEYS,
+    dict(
+        learn=dict(
+            clip_ratio=Key(0.2, "bound of |pi_new(a) / pi_old(a) - 1|", low=0),
+            value_clip=Key(True, "clip new values to within clip_ratio of the old ones in the value loss"),
+            dual_clip=Key(None, "bound of the ratio if the advantage is negative; None: none", type=float, above=1),
+            value_norm=Key(True, "normalise the predicted returns by their running mean and standard deviation"),
+        ),
+    ),
+)
+PPO_EPOCH_KEYS: dict[str, Any] = merge_keys(
+    EPOCH_KEYS,
+    dict(
+        recompute_adv=Key(True, "compute values and advantages again for each epoch after the first"),
+        learn=TARGET_KL_KEYS,
+    ),
+)
 
 
 @POLICY_REGISTRY.register("ppo")
 class PPOPolicy(ValuesInUnits, Policy):
     """PPO for discrete, multi-discrete, continuous or hybrid actions. Override `_loss` to change the objective."""
 
-    config: ClassVar[dict[str, Any]] = merge_keys(
-        dict(learn=LOSS_KEYS),
-        dict(
-            type="ppo",
-            multi_agent=MULTI_AGENT,
-            recompute_adv=Key(True, "compute values and advantages again for each epoch after the first"),
-            learn=dict(
-                entropy_weight=0.0,
-                ppo_param_init=True,
-                epoch_per_collect=Key(10, "passes over the samples of a collect", low=1),
-                batch_size=64,
-                learning_rate=3e-4,
-                clip_ratio=Key(0.2, "bound of |pi_new(a) / pi_old(a) - 1|", low=0),
-                value_clip=Key(True, "clip new values to within clip_ratio of the old ones in the value loss"),
-                dual_clip=Key(None, "bound of the ratio if the advantage is negative; None: none", type=float, above=1),
-                adv_norm=Key(True, "normalise each minibatch's advantages, over all ranks, to mean 0 and variance 1"),
-                value_norm=Key(True, "normalise the predicted returns by their running mean and standard deviation"),
-                grad_clip_type="clip_norm",
-                **KL_KEYS,
-            ),
-            collect=dict(
-                n_sample=Key(
-                    2048, "env steps per rank and collect, rounded up to a multiple of collector_env_num", low=1
-                ),
-                gae_lambda=Key(0.95, "lambda of generalised advantage estimation", low=0, high=1),
-            ),
+    key_groups: ClassVar[Groups] = (ROLLOUT_KEYS, LEARNING_RATE_KEYS, PPO_KEYS, PPO_EPOCH_KEYS, AGENT_KEYS)
+    config: ClassVar[dict[str, Any]] = dict(
+        type="ppo",
+        learn=dict(
+            entropy_weight=0.0,
+            ppo_param_init=True,
+            batch_size=64,
+            learning_rate=3e-4,
+            grad_clip_type="clip_norm",
+            **KL_KEYS,
         ),
     )
     model_type = "vac"

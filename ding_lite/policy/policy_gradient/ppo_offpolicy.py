@@ -14,8 +14,9 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from ding_lite.policy.common_keys import LEARNING_RATE_KEYS, ROLLOUT_KEYS
 from ding_lite.policy.policy_gradient.actor_critic import estimate_advantages
-from ding_lite.policy.policy_gradient.ppo import PPOPolicy
+from ding_lite.policy.policy_gradient.ppo import PPO_KEYS, PPOPolicy
 from ding_lite.torch_utils.minibatch import explained_variance, normalize_parts
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -25,6 +26,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 class PPOOffPolicy(PPOPolicy):
     """PPO trained by `serial_pipeline`, from replay. Override `_loss` to change the objective."""
 
+    key_groups = (ROLLOUT_KEYS, LEARNING_RATE_KEYS, PPO_KEYS)
     config: ClassVar[dict[str, Any]] = dict(
         type="ppo_offpolicy",
         random_collect_size=Key(0, "env steps per rank that the policy plays before learning starts", low=0),
@@ -47,10 +49,6 @@ class PPOOffPolicy(PPOPolicy):
     learns_from = "replay"
     reads_next_obs = False  # returns are estimated before samples are stored
     recurrent = False
-    config_without = (
-        *("multi_agent", "recompute_adv", "learn.epoch_per_collect"),
-        *("learn.target_kl", "learn.kl_early_stop", "learn.kl_adaptive"),
-    )
 
     def _get_train_sample(self, block: dict[str, Any]) -> dict[str, Any]:
         """Return the block with `adv`, `return_` and `value` `[T, N]`, all in the units of rewards.

@@ -25,6 +25,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from ding_lite.policy.common_keys import EPISODE_KEYS, EPOCH_KEYS, LEARNING_RATE_KEYS
 from ding_lite.policy.policy_gradient.actor_critic import LOSS_KEYS, init_parameters, normalize_advantages
 from ding_lite.policy.policy_gradient.pg import PGPolicy
 from ding_lite.rl_utils.common import weighted_mean
@@ -41,11 +42,11 @@ class PPOPGPolicy(PGPolicy):
     Override `_loss` to change the objective.
     """
 
+    key_groups = (EPISODE_KEYS, EPOCH_KEYS, LEARNING_RATE_KEYS)
     config: ClassVar[dict[str, Any]] = dict(
         type="ppo_pg",
         learn=dict(
-            ppo_param_init=LOSS_KEYS["ppo_param_init"],
-            epoch_per_collect=Key(10, "passes over the samples of a collect", low=1),
+            ppo_param_init=LOSS_KEYS["learn"]["ppo_param_init"],
             learning_rate=3e-4,
             entropy_weight=0.0,
             clip_ratio=Key(0.2, "bound of |pi_new(a) / pi_old(a) - 1|", low=0),

@@ -31,10 +31,18 @@ from torch import Tensor
 
 from ding_lite.model.noisy import check_noisy, draw_noise, given_noise, request_noise
 from ding_lite.policy.base import Policy
-from ding_lite.policy.common_keys import MULTI_AGENT, REPLAY_KEYS, TARGET_KEYS, epsilon_keys
+from ding_lite.policy.common_keys import (
+    AGENT_KEYS,
+    DOUBLE_KEYS,
+    LEARNING_RATE_KEYS,
+    NOISY_KEYS,
+    REPLAY_KEYS,
+    SPREAD_KEYS,
+    TARGET_KEYS,
+)
 from ding_lite.rl_utils.common import bootstrapped, pick, weighted_mean
 from ding_lite.rl_utils.exploration import epsilon_greedy, spread_epsilon
-from ding_lite.utils.key import Key, merge_keys
+from ding_lite.utils.key import Groups, Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 
@@ -42,20 +50,17 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 class DQNPolicy(Policy):
     """DQN with epsilon-greedy or noisy exploration. Override `_loss` to change the objective."""
 
-    config: ClassVar[dict[str, Any]] = merge_keys(
-        REPLAY_KEYS,
-        dict(
-            type="dqn",
-            multi_agent=MULTI_AGENT,
-            nstep=3,
-            double=Key(True, "double Q-learning: the online network chooses the action of the target"),
-            noisy_net=Key(False, "explore with noisy layers in the head instead of epsilon"),
-            learn=dict(update_per_collect=Key(3, "learner iterations after each collect", low=1), **TARGET_KEYS),
-            eval=dict(eps=Key(0.0, "share of random actions in evaluations; every result names it", low=0, high=1)),
-            other=dict(
-                eps=epsilon_keys(start=0.95, end=0.1, decay=10000, spread=True),
-                replay_buffer=dict(replay_buffer_size=10000),
-            ),
+    key_groups: ClassVar[Groups] = (
+        *(REPLAY_KEYS, LEARNING_RATE_KEYS, TARGET_KEYS, SPREAD_KEYS),
+        *(DOUBLE_KEYS, NOISY_KEYS, AGENT_KEYS),
+    )
+    config: ClassVar[dict[str, Any]] = dict(
+        type="dqn",
+        nstep=3,
+        learn=dict(update_per_collect=Key(3, "learner iterations after each collect", low=1)),
+        eval=dict(eps=Key(0.0, "share of random actions in evaluations; every result names it", low=0, high=1)),
+        other=dict(
+            replay_buffer=dict(replay_buffer_size=10000),
         ),
     )
     model_type = "dqn"

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model.distributional import FractionHead
+from ding_lite.policy.common_keys import AGENT_KEYS, DOUBLE_KEYS, NOISY_KEYS, REPLAY_KEYS, SPREAD_KEYS, TARGET_KEYS
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import bootstrapped, weighted_mean
 from ding_lite.rl_utils.quantile import fqf_calculate_fraction_loss, quantile_loss
@@ -40,6 +41,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 class FQFPolicy(DQNPolicy):
     """FQF. Its model takes and returns what `FQF` does, and has one `FractionHead`."""
 
+    key_groups = (REPLAY_KEYS, TARGET_KEYS, SPREAD_KEYS, DOUBLE_KEYS, NOISY_KEYS, AGENT_KEYS)
     config: ClassVar[dict[str, Any]] = dict(
         type="fqf",
         discount_factor=0.97,
@@ -54,7 +56,6 @@ class FQFPolicy(DQNPolicy):
             ),
         ),
     )
-    config_without: ClassVar[tuple[str, ...]] = ("learn.learning_rate",)
     model_type = "fqf"
     logged_figures = (*DQNPolicy.logged_figures, "quantile_loss", "fraction_loss", "entropy")
 

@@ -22,6 +22,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ding_lite.policy.common_keys import (
+    AGENT_KEYS,
+    LEARNING_RATE_KEYS,
+    NOISY_KEYS,
+    REPLAY_KEYS,
+    SPREAD_KEYS,
+    TARGET_KEYS,
+)
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import pick, weighted_mean
 from ding_lite.rl_utils.soft_q import LOWEST_LOG_POLICY, action_gap, soft_value
@@ -33,6 +41,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 class MDQNPolicy(DQNPolicy):
     """M-DQN. Override `_loss` to change the objective."""
 
+    key_groups = (REPLAY_KEYS, LEARNING_RATE_KEYS, TARGET_KEYS, SPREAD_KEYS, NOISY_KEYS, AGENT_KEYS)
     config: ClassVar[dict[str, Any]] = dict(
         type="mdqn",
         nstep=Key(1, "env steps before the bootstrap: the Munchausen term is defined for one", choices=(1,)),
@@ -40,7 +49,6 @@ class MDQNPolicy(DQNPolicy):
         m_alpha=Key(0.9, "alpha: weight of the log-policy in the reward", low=0, high=1),
         learn=dict(adam_eps=0.0003125),
     )
-    config_without: ClassVar[tuple[str, ...]] = ("double",)
     forward_passes = ("online", "current", "target")
     logged_figures = (*DQNPolicy.logged_figures, "action_gap", "clip_frac")
 

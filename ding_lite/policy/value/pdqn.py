@@ -32,9 +32,14 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy.base import Policy
-from ding_lite.policy.common_keys import CRITIC_KEYS, NOISE_SIGMA, REPLAY_KEYS, epsilon_keys
+from ding_lite.policy.common_keys import (
+    EPSILON_KEYS,
+    NOISE_SIGMA,
+    REPLAY_KEYS,
+    SOFT_TARGET_KEYS,
+)
 from ding_lite.rl_utils.common import bootstrapped, pick, weighted_mean
-from ding_lite.utils.key import Key, merge_keys
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 
@@ -42,30 +47,23 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 class PDQNPolicy(Policy):
     """P-DQN. Override `_dis_loss` or `_cont_loss` to change the objective."""
 
-    config: ClassVar[dict[str, Any]] = merge_keys(
-        REPLAY_KEYS,
-        dict(
-            type="pdqn",
-            discount_factor=0.97,
-            learn=dict(
-                update_per_collect=3,
-                target_theta=CRITIC_KEYS["learn"]["target_theta"],
-                learning_rate_dis=Key(0.001, "learning rate of the Adam of the types' values", low=0, high=10**6),
-                learning_rate_cont=Key(0.001, "learning rate of the Adam of the arguments", low=0, high=10**6),
-                update_circle=Key(
-                    10, "iterations of a cycle; its first half trains the values, the second x(s)", low=2
-                ),
-            ),
-            collect=dict(noise_sigma=NOISE_SIGMA),
-            other=dict(
-                eps=epsilon_keys(start=0.95, end=0.1, decay=10000),
-                replay_buffer=dict(
-                    replay_buffer_size=10000,
-                ),
+    key_groups = (REPLAY_KEYS, SOFT_TARGET_KEYS, EPSILON_KEYS)
+    config: ClassVar[dict[str, Any]] = dict(
+        type="pdqn",
+        discount_factor=0.97,
+        learn=dict(
+            update_per_collect=3,
+            learning_rate_dis=Key(0.001, "learning rate of the Adam of the types' values", low=0, high=10**6),
+            learning_rate_cont=Key(0.001, "learning rate of the Adam of the arguments", low=0, high=10**6),
+            update_circle=Key(10, "iterations of a cycle; its first half trains the values, the second x(s)", low=2),
+        ),
+        collect=dict(noise_sigma=NOISE_SIGMA),
+        other=dict(
+            replay_buffer=dict(
+                replay_buffer_size=10000,
             ),
         ),
     )
-    config_without = ("learn.learning_rate",)
     model_type = "pdqn"
     action_spaces = (gymnasium.spaces.Dict,)
     unit_actions = True

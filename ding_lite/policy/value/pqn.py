@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy.base import Policy
-from ding_lite.policy.common_keys import epsilon_keys
+from ding_lite.policy.common_keys import EPOCH_KEYS, EPSILON_KEYS, LEARNING_RATE_KEYS, ROLLOUT_KEYS
 from ding_lite.policy.policy_gradient.actor_critic import flatten_rows, next_values
 from ding_lite.rl_utils.common import pick, weighted_mean
 from ding_lite.rl_utils.exploration import epsilon_greedy
@@ -43,6 +43,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 class PQNPolicy(Policy):
     """PQN for discrete actions."""
 
+    key_groups = (ROLLOUT_KEYS, EPOCH_KEYS, LEARNING_RATE_KEYS, EPSILON_KEYS)
     config: ClassVar[dict[str, Any]] = dict(
         type="pqn",
         model=dict(
@@ -51,16 +52,16 @@ class PQNPolicy(Policy):
         learn=dict(
             batch_size=128,
             learning_rate=2.5e-4,
-            epoch_per_collect=Key(4, "passes over the samples of a collect", low=1),
+            epoch_per_collect=4,
             grad_clip_type="clip_norm",
             grad_clip_value=10.0,
         ),
         collect=dict(
-            n_sample=Key(512, "env steps per rank and collect, rounded up to a multiple of collector_env_num", low=1),
+            n_sample=512,
             q_lambda=Key(0.65, "lambda of the returns; 0: one step", low=0, high=1),
         ),
         eval=dict(eps=Key(0.0, "share of random actions in evaluations; every result names it", low=0, high=1)),
-        other=dict(eps=epsilon_keys(start=1.0, end=0.05, decay=100_000)),
+        other=dict(eps=dict(start=1.0, end=0.05, decay=100_000)),
     )
     model_type = "dqn"
     learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "collect"

@@ -29,6 +29,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ding_lite.policy.common_keys import LEARNING_RATE_KEYS, REPLAY_KEYS, SPREAD_KEYS, TARGET_KEYS
 from ding_lite.policy.sequences import SEQUENCE_KEYS, RecurrentPolicy, learned_rows
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import bootstrapped, pick, weighted_mean
@@ -41,6 +42,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 class R2D2Policy(RecurrentPolicy, DQNPolicy):
     """R2D2 with epsilon-greedy exploration. Override `_loss` to change the objective."""
 
+    key_groups = (REPLAY_KEYS, LEARNING_RATE_KEYS, TARGET_KEYS, SPREAD_KEYS)
     config: ClassVar[dict[str, Any]] = merge_keys(
         SEQUENCE_KEYS,
         dict(
@@ -59,7 +61,6 @@ class R2D2Policy(RecurrentPolicy, DQNPolicy):
             other=dict(eps=dict(end=0.05), replay_buffer=dict(replay_buffer_size=1000)),
         ),
     )
-    config_without: ClassVar[tuple[str, ...]] = ("double", "noisy_net", "multi_agent")
     model_type = "drqn"
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:

@@ -31,13 +31,13 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy.base import Policy
-from ding_lite.policy.common_keys import REPLAY_KEYS, epsilon_keys
+from ding_lite.policy.common_keys import EPSILON_KEYS, REPLAY_KEYS
 from ding_lite.rl_utils.common import bootstrapped, pick, weighted_mean
 from ding_lite.rl_utils.distribution import entropy
 from ding_lite.rl_utils.q_continuous import temperature_error
 from ding_lite.rl_utils.soft_q import epsilon_softmax, soft_value
 from ding_lite.torch_utils.optimizer import Coefficient
-from ding_lite.utils.key import Key, merge_keys
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 
@@ -45,29 +45,24 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 class SQNPolicy(Policy):
     """SQN. Override `_q_loss` or `_alpha_loss` to change the objective."""
 
-    config: ClassVar[dict[str, Any]] = merge_keys(
-        REPLAY_KEYS,
-        dict(
-            type="sqn",
-            learn=dict(
-                update_per_collect=Key(16, "learner iterations after each collect", low=1),
-                learning_rate_q=Key(0.001, "learning rate of the Q-networks' optimizer", low=0, high=10**6),
-                learning_rate_alpha=Key(0.001, "learning rate of alpha's optimizer", low=0, high=10**6),
-                alpha=Key(
-                    0.2,
-                    "initial temperature, in units of the reward",
-                    above=0,
-                    constant="it is learned from this value on",
-                ),
-                target_entropy=Key(0.2, "entropy that alpha is adjusted to reach, in nats; below log A", low=0),
-                target_theta=Key(0.005, "share of the networks mixed into the targets per iteration", above=0, high=1),
+    key_groups = (REPLAY_KEYS, EPSILON_KEYS)
+    config: ClassVar[dict[str, Any]] = dict(
+        type="sqn",
+        learn=dict(
+            update_per_collect=Key(16, "learner iterations after each collect", low=1),
+            learning_rate_q=Key(0.001, "learning rate of the Q-networks' optimizer", low=0, high=10**6),
+            learning_rate_alpha=Key(0.001, "learning rate of alpha's optimizer", low=0, high=10**6),
+            alpha=Key(
+                0.2,
+                "initial temperature, in units of the reward",
+                above=0,
+                constant="it is learned from this value on",
             ),
-            other=dict(
-                eps=epsilon_keys(start=1.0, end=0.05, decay=2000),
-            ),
+            target_entropy=Key(0.2, "entropy that alpha is adjusted to reach, in nats; below log A", low=0),
+            target_theta=Key(0.005, "share of the networks mixed into the targets per iteration", above=0, high=1),
         ),
+        other=dict(eps=dict(start=1.0, end=0.05, decay=2000)),
     )
-    config_without: ClassVar[tuple[str, ...]] = ("learn.learning_rate",)
     model_type = "sqn"
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
     logged_figures = ("q_value", "soft_value", "entropy", "alpha", "epsilon")
