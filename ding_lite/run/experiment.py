@@ -222,14 +222,15 @@ class Experiment:
             Whether the run is over: the mean return reached `env.stop_value`, a callback stopped it, or a signal
             interrupted the evaluation. A run that is resumed then begins with this evaluation.
         """
-        if self.evaluator.should_eval(self.learner.train_iter) and self._evaluate():
+        train_iter = self.learner.train_iter
+        if self.evaluator.should_eval(train_iter) and self._record_evaluation(*self.evaluator.eval(train_iter)):
             return True
         if self._keeper.saved_iter < 0:
             self._keeper.save()
         return False
 
-    def _evaluate(self) -> bool:
-        stop_flag, info = self.evaluator.eval(self.learner.train_iter)
+    def _record_evaluation(self, stop_flag: bool, info: dict[str, Any]) -> bool:
+        """Record the result of `Evaluator.eval`, and return whether the run is over."""
         if not info:
             self.stop_reason = "interrupted"
             return True
@@ -341,7 +342,7 @@ class Experiment:
                 return
             self._say_if_nothing_was_learned()
             if self.stop_reason != "interrupted" and self.evaluator.last_iter != self.learner.train_iter:
-                self._evaluate()
+                self._record_evaluation(*self.evaluator.eval(self.learner.train_iter))
             status = self._keeper.finish(self.stop_reason)
             for callback in self._callbacks:
                 callback.on_end(self)
