@@ -37,6 +37,8 @@ class Algorithm:
         scheduled: keys, each with its first and last number and with other keys, that must follow a schedule.
         refused: keys, and behind a bar a part of the error; see tests/policy/test_refused.py for shared ones.
         small: keys of the small actor-critic that tests/policy/continuous compares; None: it has other networks.
+        solves: tasks of tests/policy/test_toys.py that it learns within seconds.
+        solver: keys with which it does.
         toy: keys with which it learns from data of the games in tests/policy/test_continuous_toys.py; empty: none.
         free: more keys for the game whose data have all actions.
         within: more keys for the game whose best actions nobody has tried; None: not that one.
@@ -57,6 +59,8 @@ class Algorithm:
     scheduled: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     small: str | None = None
+    solves: tuple[str, ...] = ()
+    solver: str = ""
     toy: str = ""
     free: str = ""
     within: str | None = None
@@ -75,6 +79,10 @@ def policy_keys(words: str) -> list[str]:
 
 ALGORITHMS = {
     "dqn": Algorithm(
+        solves=("corridor", "masked"),
+        solver="model.encoder_hidden_size_list=[32,32] nstep=2 collect.n_sample=16 learn.update_per_collect=4 "
+        "learn.batch_size=32 learn.learning_rate=0.003 learn.target_update_freq=20 other.eps.decay=500 "
+        "other.replay_buffer.replay_buffer_size=2000",
         cases=(
             "",
             "noisy_net=True",
@@ -174,7 +182,11 @@ ALGORITHMS = {
         refused=("model.v_min=10.0 | v_min=10.0 must be smaller than policy.model.v_max=10.0",),
     ),
     "paddpg": Algorithm(
-        cases=("", f"nstep=3 {PRIORITY}", "model.twin_critic=True learn.noise=True learn.actor_update_freq=2")
+        solves=("hybrid",),
+        solver="model.actor_head_hidden_size=32 model.critic_head_hidden_size=32 random_collect_size=0 "
+        "learn.update_per_collect=8 learn.batch_size=64 learn.target_theta=0.05 collect.n_sample=16 "
+        "other.eps.decay=2000",
+        cases=("", f"nstep=3 {PRIORITY}", "model.twin_critic=True learn.noise=True learn.actor_update_freq=2"),
     ),
     "pdqn": Algorithm(
         cases=(
@@ -184,6 +196,9 @@ ALGORITHMS = {
         refused=("model.multi_pass=True | needs an action_mask",),
     ),
     "ppo": Algorithm(
+        solves=("hybrid",),
+        solver="model.encoder_hidden_size_list=[32,32] learn.learning_rate=0.003 learn.entropy_weight=0.0 "
+        "learn.epoch_per_collect=4 learn.batch_size=64 collect.n_sample=256",
         cases=(
             "learn.epoch_per_collect=3",
             "learn.epoch_per_collect=3 learn.kl_beta=0.5 learn.kl_adaptive=True learn.target_kl=1e-6 "

@@ -39,6 +39,18 @@ def call_on_ranks(
         return [torch.load(Path(folder, f"{rank}.pt"), weights_only=False) for rank in range(nproc)]
 
 
+def run_checks(module: str) -> dict[str, str]:
+    """Call each function `check_NAME` of a module; return what failed, by NAME."""
+    failures = {}
+    for name, check in vars(importlib.import_module(module)).items():
+        if name.startswith("check_"):
+            try:
+                check()
+            except Exception as error:  # reported by the test of that name
+                failures[name.removeprefix("check_")] = f"{type(error).__name__}: {error}"
+    return failures
+
+
 def main(module: str, function: str, folder: str) -> None:
     torch.set_num_threads(1)
     args = torch.load(Path(folder, "args.pt"), weights_only=False)

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.ranks.machine_group import machine_group
 from ding_lite.utils.registry import ConfigError
 from tests.distributed.launcher import free_port, launch, run_forked, run_ranks, say
-from tests.distributed.on_ranks import call_on_ranks
+from tests.distributed.on_ranks import call_on_ranks, run_checks
 
 ME = ["-m", "tests.distributed.test_collectives"]
 WAYS: tuple[dict[str, Any], ...] = ({}, {"share_memory": True})
@@ -128,20 +127,7 @@ def check_module_broadcast_covers_buffers_of_every_type() -> None:
     assert (module.level.tolist(), module.count.item()) == ([0.0] * 3, 10)
 
 
-CHECKS: dict[str, Callable[[], None]] = {
-    name.removeprefix("check_"): value for name, value in list(globals().items()) if name.startswith("check_")
-}
-
-
-def run_checks() -> dict[str, str]:
-    """Run all checks and return what failed."""
-    failures = {}
-    for name, check in CHECKS.items():
-        try:
-            check()
-        except Exception as error:  # reported by the test of that name
-            failures[name] = f"{type(error).__name__}: {error}"
-    return failures
+CHECKS = [name.removeprefix("check_") for name in list(globals()) if name.startswith("check_")]
 
 
 def rank_crash() -> None:
@@ -179,7 +165,7 @@ def rank_late(seconds: str) -> None:
 
 @pytest.fixture(scope="module")
 def failures() -> list[dict[str, str]]:
-    return call_on_ranks(run_checks)
+    return call_on_ranks(run_checks, __name__)
 
 
 @pytest.mark.parametrize("name", CHECKS)

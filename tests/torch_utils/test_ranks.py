@@ -15,7 +15,7 @@ from torch import Tensor
 from ding_lite.torch_utils import RunningMeanStd, minibatches, normalize_parts, rank_sizes
 from ding_lite.utils.ranks.collectives import all_gather_object, get_rank, get_world_size
 from ding_lite.utils.ranks.machine_group import machine_group
-from tests.distributed.on_ranks import call_on_ranks
+from tests.distributed.on_ranks import call_on_ranks, run_checks
 
 SIZES = (7, 12, 4)
 
@@ -117,20 +117,7 @@ def count_collectives(work: Callable[[], object]) -> int:
     return machine_group().met - before
 
 
-CHECKS: dict[str, Callable[[], None]] = {
-    name.removeprefix("check_"): value for name, value in list(globals().items()) if name.startswith("check_")
-}
-
-
-def run_checks() -> dict[str, str]:
-    """Run all checks; return what failed."""
-    failures = {}
-    for name, check in CHECKS.items():
-        try:
-            check()
-        except Exception as error:  # reported by the test of that name
-            failures[name] = f"{type(error).__name__}: {error}"
-    return failures
+CHECKS = [name.removeprefix("check_") for name in list(globals()) if name.startswith("check_")]
 
 
 # Tests.
@@ -138,7 +125,7 @@ def run_checks() -> dict[str, str]:
 
 @pytest.fixture(scope="module", params=[2, 3])
 def failures(request: pytest.FixtureRequest) -> list[dict[str, str]]:
-    return call_on_ranks(run_checks, nproc=request.param)
+    return call_on_ranks(run_checks, __name__, nproc=request.param)
 
 
 @pytest.mark.parametrize("name", CHECKS)
