@@ -8,20 +8,17 @@ import copy
 
 from dizoo.atari.pong_dqn_ddp_config import pong_dqn_config, pong_dqn_create_config
 
-pong_iqn_config = copy.deepcopy(pong_dqn_config)
-pong_iqn_config.exp_name = "pong_iqn_seed0"
-pong_iqn_config.env.collector_env_num = 8  # what two ranks of the main job have together, here and below
+main_config = pong_iqn_config = copy.deepcopy(pong_dqn_config)
+main_config.exp_name = "pong_iqn_seed0"
+main_config.env.collector_env_num = 8  # what two ranks of the main job have together, here and below
 for key in ("multi_gpu", "double"):  # IQN's defaults serve
-    pong_iqn_config.policy.pop(key)
-pong_iqn_config.policy.model.pop("dueling")
-pong_iqn_config.policy.learn.batch_size = 32
-pong_iqn_config.policy.collect.n_sample = 32
-pong_iqn_config.policy.random_collect_size = 5000
-main_config = pong_iqn_config
-
-pong_iqn_create_config = copy.deepcopy(pong_dqn_create_config)
-pong_iqn_create_config.policy.type = "iqn"
-create_config = pong_iqn_create_config
+    main_config.policy.pop(key)
+main_config.policy.model.pop("dueling")
+main_config.policy.learn.batch_size = 32
+main_config.policy.collect.n_sample = 32
+main_config.policy.random_collect_size = 5000
+create_config = pong_iqn_create_config = copy.deepcopy(pong_dqn_create_config)
+create_config.policy.type = "iqn"
 
 if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline

@@ -4,13 +4,10 @@ import copy
 
 from dizoo.mujoco.config.hopper_ddpg_config import hopper_ddpg_config, hopper_ddpg_create_config
 
-ant_ddpg_config = copy.deepcopy(hopper_ddpg_config)
-ant_ddpg_config.exp_name = "ant_ddpg_seed0"
-ant_ddpg_config.env.env_id = "Ant-v5"
-main_config = ant_ddpg_config
-
-ant_ddpg_create_config = copy.deepcopy(hopper_ddpg_create_config)
-create_config = ant_ddpg_create_config
+main_config = ant_ddpg_config = copy.deepcopy(hopper_ddpg_config)
+main_config.exp_name = "ant_ddpg_seed0"
+main_config.env.env_id = "Ant-v5"
+create_config = ant_ddpg_create_config = copy.deepcopy(hopper_ddpg_create_config)
 
 if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline

@@ -4,17 +4,14 @@ import copy
 
 from dizoo.mujoco.config.hopper_d4pg_config import hopper_d4pg_config, hopper_d4pg_create_config
 
-halfcheetah_d4pg_config = copy.deepcopy(hopper_d4pg_config)
-halfcheetah_d4pg_config.exp_name = "halfcheetah_d4pg_seed0"
-halfcheetah_d4pg_config.env.env_id = "HalfCheetah-v5"
-halfcheetah_d4pg_config.env.stop_value = 20000
-halfcheetah_d4pg_config.policy.model.v_max = 5000
-halfcheetah_d4pg_config.policy.learn.update_per_collect = 4  # learner iterations
-halfcheetah_d4pg_config.policy.learn.ignore_done = True
-main_config = halfcheetah_d4pg_config
-
-halfcheetah_d4pg_create_config = copy.deepcopy(hopper_d4pg_create_config)
-create_config = halfcheetah_d4pg_create_config
+main_config = halfcheetah_d4pg_config = copy.deepcopy(hopper_d4pg_config)
+main_config.exp_name = "halfcheetah_d4pg_seed0"
+main_config.env.env_id = "HalfCheetah-v5"
+main_config.env.stop_value = 20000
+main_config.policy.model.v_max = 5000
+main_config.policy.learn.update_per_collect = 4  # learner iterations
+main_config.policy.learn.ignore_done = True
+create_config = halfcheetah_d4pg_create_config = copy.deepcopy(hopper_d4pg_create_config)
 
 if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline

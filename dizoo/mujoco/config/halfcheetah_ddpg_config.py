@@ -4,15 +4,12 @@ import copy
 
 from dizoo.mujoco.config.hopper_ddpg_config import hopper_ddpg_config, hopper_ddpg_create_config
 
-halfcheetah_ddpg_config = copy.deepcopy(hopper_ddpg_config)
-halfcheetah_ddpg_config.exp_name = "halfcheetah_ddpg_seed0"
-halfcheetah_ddpg_config.env.env_id = "HalfCheetah-v5"
-halfcheetah_ddpg_config.env.stop_value = 11000
-halfcheetah_ddpg_config.policy.learn.ignore_done = True
-main_config = halfcheetah_ddpg_config
-
-halfcheetah_ddpg_create_config = copy.deepcopy(hopper_ddpg_create_config)
-create_config = halfcheetah_ddpg_create_config
+main_config = halfcheetah_ddpg_config = copy.deepcopy(hopper_ddpg_config)
+main_config.exp_name = "halfcheetah_ddpg_seed0"
+main_config.env.env_id = "HalfCheetah-v5"
+main_config.env.stop_value = 11000
+main_config.policy.learn.ignore_done = True
+create_config = halfcheetah_ddpg_create_config = copy.deepcopy(hopper_ddpg_create_config)
 
 if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline

@@ -4,15 +4,12 @@ import copy
 
 from dizoo.mujoco.config.hopper_sac_config import hopper_sac_config, hopper_sac_create_config
 
-halfcheetah_sac_config = copy.deepcopy(hopper_sac_config)
-halfcheetah_sac_config.exp_name = "halfcheetah_sac_seed0"
-halfcheetah_sac_config.env.env_id = "HalfCheetah-v5"
-halfcheetah_sac_config.env.stop_value = 12000
-halfcheetah_sac_config.policy.learn.ignore_done = True
-main_config = halfcheetah_sac_config
-
-halfcheetah_sac_create_config = copy.deepcopy(hopper_sac_create_config)
-create_config = halfcheetah_sac_create_config
+main_config = halfcheetah_sac_config = copy.deepcopy(hopper_sac_config)
+main_config.exp_name = "halfcheetah_sac_seed0"
+main_config.env.env_id = "HalfCheetah-v5"
+main_config.env.stop_value = 12000
+main_config.policy.learn.ignore_done = True
+create_config = halfcheetah_sac_create_config = copy.deepcopy(hopper_sac_create_config)
 
 if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline

@@ -4,16 +4,13 @@ import copy
 
 from dizoo.mujoco.config.hopper_d4pg_config import hopper_d4pg_config, hopper_d4pg_create_config
 
-walker2d_d4pg_config = copy.deepcopy(hopper_d4pg_config)
-walker2d_d4pg_config.exp_name = "walker2d_d4pg_seed0"
-walker2d_d4pg_config.env.env_id = "Walker2d-v5"
-walker2d_d4pg_config.env.stop_value = 7000
-walker2d_d4pg_config.policy.model.v_max = 2000
-walker2d_d4pg_config.policy.learn.update_per_collect = 3  # learner iterations
-main_config = walker2d_d4pg_config
-
-walker2d_d4pg_create_config = copy.deepcopy(hopper_d4pg_create_config)
-create_config = walker2d_d4pg_create_config
+main_config = walker2d_d4pg_config = copy.deepcopy(hopper_d4pg_config)
+main_config.exp_name = "walker2d_d4pg_seed0"
+main_config.env.env_id = "Walker2d-v5"
+main_config.env.stop_value = 7000
+main_config.policy.model.v_max = 2000
+main_config.policy.learn.update_per_collect = 3  # learner iterations
+create_config = walker2d_d4pg_create_config = copy.deepcopy(hopper_d4pg_create_config)
 
 if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline

@@ -4,13 +4,10 @@ import copy
 
 from dizoo.mujoco.config.hopper_td3_config import hopper_td3_config, hopper_td3_create_config
 
-walker2d_td3_config = copy.deepcopy(hopper_td3_config)
-walker2d_td3_config.exp_name = "walker2d_td3_seed0"
-walker2d_td3_config.env.env_id = "Walker2d-v5"
-main_config = walker2d_td3_config
-
-walker2d_td3_create_config = copy.deepcopy(hopper_td3_create_config)
-create_config = walker2d_td3_create_config
+main_config = walker2d_td3_config = copy.deepcopy(hopper_td3_config)
+main_config.exp_name = "walker2d_td3_seed0"
+main_config.env.env_id = "Walker2d-v5"
+create_config = walker2d_td3_create_config = copy.deepcopy(hopper_td3_create_config)
 
 if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline

@@ -8,12 +8,11 @@ import copy
 
 from dizoo.classic_control.cartpole.config.cartpole_dqn_config import cartpole_dqn_config, cartpole_dqn_create_config
 
-cartpole_dqn_ddp_config = copy.deepcopy(cartpole_dqn_config)
-cartpole_dqn_ddp_config.exp_name = "cartpole_dqn_ddp_seed0"
-cartpole_dqn_ddp_config.policy.multi_gpu = True
-cartpole_dqn_ddp_config.policy.learn.update_per_collect = 10
-cartpole_dqn_ddp_config.policy.collect.n_sample = 16
-main_config = cartpole_dqn_ddp_config
+main_config = cartpole_dqn_ddp_config = copy.deepcopy(cartpole_dqn_config)
+main_config.exp_name = "cartpole_dqn_ddp_seed0"
+main_config.policy.multi_gpu = True
+main_config.policy.learn.update_per_collect = 10
+main_config.policy.collect.n_sample = 16
 create_config = cartpole_dqn_create_config
 
 if __name__ == "__main__":

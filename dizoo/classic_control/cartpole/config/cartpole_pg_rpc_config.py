@@ -8,11 +8,10 @@ import copy
 
 from dizoo.classic_control.cartpole.config.cartpole_pg_config import cartpole_pg_config, cartpole_pg_create_config
 
-cartpole_pg_rpc_config = copy.deepcopy(cartpole_pg_config)
-cartpole_pg_rpc_config.exp_name = "cartpole_pg_rpc_seed0"
-cartpole_pg_rpc_config.policy.discount_factor = 0.97  # with 0.9 some seeds never learn to stay on the track
-cartpole_pg_rpc_config.policy.collect.n_episode = 40  # per observer
-main_config = cartpole_pg_rpc_config
+main_config = cartpole_pg_rpc_config = copy.deepcopy(cartpole_pg_config)
+main_config.exp_name = "cartpole_pg_rpc_seed0"
+main_config.policy.discount_factor = 0.97  # with 0.9 some seeds never learn to stay on the track
+main_config.policy.collect.n_episode = 40  # per observer
 create_config = cartpole_pg_create_config
 
 if __name__ == "__main__":

@@ -9,10 +9,9 @@ import copy
 
 from dizoo.classic_control.cartpole.config.cartpole_ppo_config import cartpole_ppo_config, cartpole_ppo_create_config
 
-cartpole_ppo_ddp_config = copy.deepcopy(cartpole_ppo_config)
-cartpole_ppo_ddp_config.exp_name = "cartpole_ppo_ddp_seed0"
-cartpole_ppo_ddp_config.policy.multi_gpu = True
-main_config = cartpole_ppo_ddp_config
+main_config = cartpole_ppo_ddp_config = copy.deepcopy(cartpole_ppo_config)
+main_config.exp_name = "cartpole_ppo_ddp_seed0"
+main_config.policy.multi_gpu = True
 create_config = cartpole_ppo_create_config
 
 if __name__ == "__main__":

@@ -4,14 +4,11 @@ import copy
 
 from dizoo.atari.config.serial.atari_dqn_config import atari_dqn_config, atari_dqn_create_config
 
-enduro_dqn_config = copy.deepcopy(atari_dqn_config)
-enduro_dqn_config.exp_name = "enduro_dqn_seed0"
-enduro_dqn_config.env.env_id = "EnduroNoFrameskip-v4"
-enduro_dqn_config.policy.other.eps.start = 0.5
-main_config = enduro_dqn_config
-
-enduro_dqn_create_config = copy.deepcopy(atari_dqn_create_config)
-create_config = enduro_dqn_create_config
+main_config = enduro_dqn_config = copy.deepcopy(atari_dqn_config)
+main_config.exp_name = "enduro_dqn_seed0"
+main_config.env.env_id = "EnduroNoFrameskip-v4"
+main_config.policy.other.eps.start = 0.5
+create_config = enduro_dqn_create_config = copy.deepcopy(atari_dqn_create_config)
 
 if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline

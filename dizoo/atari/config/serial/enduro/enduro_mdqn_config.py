@@ -4,14 +4,11 @@ import copy
 
 from dizoo.atari.config.serial.atari_mdqn_config import atari_mdqn_config, atari_mdqn_create_config
 
-enduro_mdqn_config = copy.deepcopy(atari_mdqn_config)
-enduro_mdqn_config.exp_name = "enduro_mdqn_seed0"
-enduro_mdqn_config.env.env_id = "EnduroNoFrameskip-v4"
-enduro_mdqn_config.policy.other.eps.start = 0.5
-main_config = enduro_mdqn_config
-
-enduro_mdqn_create_config = copy.deepcopy(atari_mdqn_create_config)
-create_config = enduro_mdqn_create_config
+main_config = enduro_mdqn_config = copy.deepcopy(atari_mdqn_config)
+main_config.exp_name = "enduro_mdqn_seed0"
+main_config.env.env_id = "EnduroNoFrameskip-v4"
+main_config.policy.other.eps.start = 0.5
+create_config = enduro_mdqn_create_config = copy.deepcopy(atari_mdqn_create_config)
 
 if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline

@@ -4,13 +4,10 @@ import copy
 
 from dizoo.atari.config.serial.atari_ppo_config import atari_ppo_config, atari_ppo_create_config
 
-enduro_onppo_config = copy.deepcopy(atari_ppo_config)
-enduro_onppo_config.exp_name = "enduro_onppo_seed0"
-enduro_onppo_config.env.env_id = "EnduroNoFrameskip-v4"
-main_config = enduro_onppo_config
-
-enduro_onppo_create_config = copy.deepcopy(atari_ppo_create_config)
-create_config = enduro_onppo_create_config
+main_config = enduro_onppo_config = copy.deepcopy(atari_ppo_config)
+main_config.exp_name = "enduro_onppo_seed0"
+main_config.env.env_id = "EnduroNoFrameskip-v4"
+create_config = enduro_onppo_create_config = copy.deepcopy(atari_ppo_create_config)
 
 if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline_onpolicy

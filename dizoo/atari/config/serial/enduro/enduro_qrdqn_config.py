@@ -4,13 +4,10 @@ import copy
 
 from dizoo.atari.config.serial.atari_qrdqn_config import atari_qrdqn_config, atari_qrdqn_create_config
 
-enduro_qrdqn_config = copy.deepcopy(atari_qrdqn_config)
-enduro_qrdqn_config.exp_name = "enduro_qrdqn_seed0"
-enduro_qrdqn_config.env.env_id = "EnduroNoFrameskip-v4"
-main_config = enduro_qrdqn_config
-
-enduro_qrdqn_create_config = copy.deepcopy(atari_qrdqn_create_config)
-create_config = enduro_qrdqn_create_config
+main_config = enduro_qrdqn_config = copy.deepcopy(atari_qrdqn_config)
+main_config.exp_name = "enduro_qrdqn_seed0"
+main_config.env.env_id = "EnduroNoFrameskip-v4"
+create_config = enduro_qrdqn_create_config = copy.deepcopy(atari_qrdqn_create_config)
 
 if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline

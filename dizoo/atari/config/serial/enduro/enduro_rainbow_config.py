@@ -4,13 +4,10 @@ import copy
 
 from dizoo.atari.config.serial.atari_rainbow_config import atari_rainbow_config, atari_rainbow_create_config
 
-enduro_rainbow_config = copy.deepcopy(atari_rainbow_config)
-enduro_rainbow_config.exp_name = "enduro_rainbow_seed0"
-enduro_rainbow_config.env.env_id = "EnduroNoFrameskip-v4"
-main_config = enduro_rainbow_config
-
-enduro_rainbow_create_config = copy.deepcopy(atari_rainbow_create_config)
-create_config = enduro_rainbow_create_config
+main_config = enduro_rainbow_config = copy.deepcopy(atari_rainbow_config)
+main_config.exp_name = "enduro_rainbow_seed0"
+main_config.env.env_id = "EnduroNoFrameskip-v4"
+create_config = enduro_rainbow_create_config = copy.deepcopy(atari_rainbow_create_config)
 
 if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline

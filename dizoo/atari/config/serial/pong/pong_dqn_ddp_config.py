@@ -10,12 +10,11 @@ import copy
 
 from dizoo.atari.config.serial.pong.pong_dqn_config import pong_dqn_config, pong_dqn_create_config
 
-pong_dqn_ddp_config = copy.deepcopy(pong_dqn_config)
-pong_dqn_ddp_config.exp_name = "data_pong/pong_dqn_ddp_seed0"
-pong_dqn_ddp_config.env.collector_env_num = 4
-pong_dqn_ddp_config.env.evaluator_env_num = 4
-pong_dqn_ddp_config.policy.multi_gpu = True
-main_config = pong_dqn_ddp_config
+main_config = pong_dqn_ddp_config = copy.deepcopy(pong_dqn_config)
+main_config.exp_name = "data_pong/pong_dqn_ddp_seed0"
+main_config.env.collector_env_num = 4
+main_config.env.evaluator_env_num = 4
+main_config.policy.multi_gpu = True
 create_config = pong_dqn_create_config
 
 if __name__ == "__main__":

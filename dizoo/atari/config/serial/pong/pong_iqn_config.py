@@ -4,13 +4,10 @@ import copy
 
 from dizoo.atari.config.serial.pong.pong_c51_config import pong_c51_config, pong_c51_create_config
 
-pong_iqn_config = copy.deepcopy(pong_c51_config)
-pong_iqn_config.exp_name = "pong_iqn_seed0"
-main_config = pong_iqn_config
-
-pong_iqn_create_config = copy.deepcopy(pong_c51_create_config)
-pong_iqn_create_config.policy.type = "iqn"
-create_config = pong_iqn_create_config
+main_config = pong_iqn_config = copy.deepcopy(pong_c51_config)
+main_config.exp_name = "pong_iqn_seed0"
+create_config = pong_iqn_create_config = copy.deepcopy(pong_c51_create_config)
+create_config.policy.type = "iqn"
 
 if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline

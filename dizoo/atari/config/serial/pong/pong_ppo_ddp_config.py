@@ -8,10 +8,9 @@ import copy
 
 from dizoo.atari.config.serial.pong.pong_ppo_config import pong_ppo_config, pong_ppo_create_config
 
-pong_ppo_ddp_config = copy.deepcopy(pong_ppo_config)
-pong_ppo_ddp_config.exp_name = "pong_ppo_ddp_seed0"
-pong_ppo_ddp_config.policy.multi_gpu = True
-main_config = pong_ppo_ddp_config
+main_config = pong_ppo_ddp_config = copy.deepcopy(pong_ppo_config)
+main_config.exp_name = "pong_ppo_ddp_seed0"
+main_config.policy.multi_gpu = True
 create_config = pong_ppo_create_config
 
 if __name__ == "__main__":

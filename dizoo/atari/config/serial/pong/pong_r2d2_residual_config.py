@@ -4,16 +4,13 @@ import copy
 
 from dizoo.atari.config.serial.atari_r2d2_config import atari_r2d2_config, atari_r2d2_create_config
 
-pong_r2d2_residual_config = copy.deepcopy(atari_r2d2_config)
-pong_r2d2_residual_config.exp_name = "pong_r2d2_residual_seed0"
-pong_r2d2_residual_config.env.stop_value = 20
-pong_r2d2_residual_config.policy.model.res_link = True
-pong_r2d2_residual_config.policy.burnin_step = 2  # env steps
-pong_r2d2_residual_config.policy.unroll_len = 40  # env steps
-main_config = pong_r2d2_residual_config
-
-pong_r2d2_residual_create_config = copy.deepcopy(atari_r2d2_create_config)
-create_config = pong_r2d2_residual_create_config
+main_config = pong_r2d2_residual_config = copy.deepcopy(atari_r2d2_config)
+main_config.exp_name = "pong_r2d2_residual_seed0"
+main_config.env.stop_value = 20
+main_config.policy.model.res_link = True
+main_config.policy.burnin_step = 2  # env steps
+main_config.policy.unroll_len = 40  # env steps
+create_config = pong_r2d2_residual_create_config = copy.deepcopy(atari_r2d2_create_config)
 
 if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline

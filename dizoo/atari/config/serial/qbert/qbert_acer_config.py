@@ -4,13 +4,10 @@ import copy
 
 from dizoo.atari.config.serial.atari_acer_config import atari_acer_config, atari_acer_create_config
 
-qbert_acer_config = copy.deepcopy(atari_acer_config)
-qbert_acer_config.exp_name = "qbert_acer_seed0"
-qbert_acer_config.env.env_id = "QbertNoFrameskip-v4"
-main_config = qbert_acer_config
-
-qbert_acer_create_config = copy.deepcopy(atari_acer_create_config)
-create_config = qbert_acer_create_config
+main_config = qbert_acer_config = copy.deepcopy(atari_acer_config)
+main_config.exp_name = "qbert_acer_seed0"
+main_config.env.env_id = "QbertNoFrameskip-v4"
+create_config = qbert_acer_create_config = copy.deepcopy(atari_acer_create_config)
 
 if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline

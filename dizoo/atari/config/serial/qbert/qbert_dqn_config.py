@@ -4,14 +4,11 @@ import copy
 
 from dizoo.atari.config.serial.atari_dqn_config import atari_dqn_config, atari_dqn_create_config
 
-qbert_dqn_config = copy.deepcopy(atari_dqn_config)
-qbert_dqn_config.exp_name = "qbert_dqn_seed0"
-qbert_dqn_config.env.env_id = "QbertNoFrameskip-v4"
-qbert_dqn_config.env.stop_value = 30000
-main_config = qbert_dqn_config
-
-qbert_dqn_create_config = copy.deepcopy(atari_dqn_create_config)
-create_config = qbert_dqn_create_config
+main_config = qbert_dqn_config = copy.deepcopy(atari_dqn_config)
+main_config.exp_name = "qbert_dqn_seed0"
+main_config.env.env_id = "QbertNoFrameskip-v4"
+main_config.env.stop_value = 30000
+create_config = qbert_dqn_create_config = copy.deepcopy(atari_dqn_create_config)
 
 if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline

@@ -4,13 +4,10 @@ import copy
 
 from dizoo.atari.config.serial.atari_impala_config import atari_impala_config, atari_impala_create_config
 
-qbert_impala_config = copy.deepcopy(atari_impala_config)
-qbert_impala_config.exp_name = "qbert_impala_seed0"
-qbert_impala_config.env.env_id = "QbertNoFrameskip-v4"
-main_config = qbert_impala_config
-
-qbert_impala_create_config = copy.deepcopy(atari_impala_create_config)
-create_config = qbert_impala_create_config
+main_config = qbert_impala_config = copy.deepcopy(atari_impala_config)
+main_config.exp_name = "qbert_impala_seed0"
+main_config.env.env_id = "QbertNoFrameskip-v4"
+create_config = qbert_impala_create_config = copy.deepcopy(atari_impala_create_config)
 
 if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline

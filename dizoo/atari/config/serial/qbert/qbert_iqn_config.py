@@ -4,15 +4,12 @@ import copy
 
 from dizoo.atari.config.serial.atari_iqn_config import atari_iqn_config, atari_iqn_create_config
 
-qbert_iqn_config = copy.deepcopy(atari_iqn_config)
-qbert_iqn_config.exp_name = "qbert_iqn_seed0"
-qbert_iqn_config.env.env_id = "QbertNoFrameskip-v4"
-qbert_iqn_config.env.stop_value = 30000
-qbert_iqn_config.policy.priority = True
-main_config = qbert_iqn_config
-
-qbert_iqn_create_config = copy.deepcopy(atari_iqn_create_config)
-create_config = qbert_iqn_create_config
+main_config = qbert_iqn_config = copy.deepcopy(atari_iqn_config)
+main_config.exp_name = "qbert_iqn_seed0"
+main_config.env.env_id = "QbertNoFrameskip-v4"
+main_config.env.stop_value = 30000
+main_config.policy.priority = True
+create_config = qbert_iqn_create_config = copy.deepcopy(atari_iqn_create_config)
 
 if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline

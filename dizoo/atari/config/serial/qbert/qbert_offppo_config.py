@@ -7,13 +7,10 @@ from dizoo.atari.config.serial.atari_ppo_offpolicy_config import (
     atari_ppo_offpolicy_create_config,
 )
 
-qbert_offppo_config = copy.deepcopy(atari_ppo_offpolicy_config)
-qbert_offppo_config.exp_name = "qbert_offppo_seed0"
-qbert_offppo_config.env.env_id = "QbertNoFrameskip-v4"
-main_config = qbert_offppo_config
-
-qbert_offppo_create_config = copy.deepcopy(atari_ppo_offpolicy_create_config)
-create_config = qbert_offppo_create_config
+main_config = qbert_offppo_config = copy.deepcopy(atari_ppo_offpolicy_config)
+main_config.exp_name = "qbert_offppo_seed0"
+main_config.env.env_id = "QbertNoFrameskip-v4"
+create_config = qbert_offppo_create_config = copy.deepcopy(atari_ppo_offpolicy_create_config)
 
 if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline

@@ -4,15 +4,12 @@ import copy
 
 from dizoo.atari.config.serial.atari_qrdqn_config import atari_qrdqn_config, atari_qrdqn_create_config
 
-qbert_qrdqn_config = copy.deepcopy(atari_qrdqn_config)
-qbert_qrdqn_config.exp_name = "qbert_qrdqn_seed0"
-qbert_qrdqn_config.env.env_id = "QbertNoFrameskip-v4"
-qbert_qrdqn_config.env.stop_value = 30000
-qbert_qrdqn_config.policy.priority = True
-main_config = qbert_qrdqn_config
-
-qbert_qrdqn_create_config = copy.deepcopy(atari_qrdqn_create_config)
-create_config = qbert_qrdqn_create_config
+main_config = qbert_qrdqn_config = copy.deepcopy(atari_qrdqn_config)
+main_config.exp_name = "qbert_qrdqn_seed0"
+main_config.env.env_id = "QbertNoFrameskip-v4"
+main_config.env.stop_value = 30000
+main_config.policy.priority = True
+create_config = qbert_qrdqn_create_config = copy.deepcopy(atari_qrdqn_create_config)
 
 if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline

@@ -4,13 +4,10 @@ import copy
 
 from dizoo.atari.config.serial.atari_r2d2_config import atari_r2d2_config, atari_r2d2_create_config
 
-qbert_r2d2_config = copy.deepcopy(atari_r2d2_config)
-qbert_r2d2_config.exp_name = "qbert_r2d2_seed0"
-qbert_r2d2_config.env.env_id = "QbertNoFrameskip-v4"
-main_config = qbert_r2d2_config
-
-qbert_r2d2_create_config = copy.deepcopy(atari_r2d2_create_config)
-create_config = qbert_r2d2_create_config
+main_config = qbert_r2d2_config = copy.deepcopy(atari_r2d2_config)
+main_config.exp_name = "qbert_r2d2_seed0"
+main_config.env.env_id = "QbertNoFrameskip-v4"
+create_config = qbert_r2d2_create_config = copy.deepcopy(atari_r2d2_create_config)
 
 if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline

@@ -4,15 +4,12 @@ import copy
 
 from dizoo.atari.config.serial.atari_rainbow_config import atari_rainbow_config, atari_rainbow_create_config
 
-qbert_rainbow_config = copy.deepcopy(atari_rainbow_config)
-qbert_rainbow_config.exp_name = "qbert_rainbow_seed0"
-qbert_rainbow_config.env.env_id = "QbertNoFrameskip-v4"
-qbert_rainbow_config.env.stop_value = 30000
-qbert_rainbow_config.policy.priority = False
-main_config = qbert_rainbow_config
-
-qbert_rainbow_create_config = copy.deepcopy(atari_rainbow_create_config)
-create_config = qbert_rainbow_create_config
+main_config = qbert_rainbow_config = copy.deepcopy(atari_rainbow_config)
+main_config.exp_name = "qbert_rainbow_seed0"
+main_config.env.env_id = "QbertNoFrameskip-v4"
+main_config.env.stop_value = 30000
+main_config.policy.priority = False
+create_config = qbert_rainbow_create_config = copy.deepcopy(atari_rainbow_create_config)
 
 if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline

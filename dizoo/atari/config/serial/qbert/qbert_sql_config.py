@@ -4,14 +4,11 @@ import copy
 
 from dizoo.atari.config.serial.atari_sql_config import atari_sql_config, atari_sql_create_config
 
-qbert_sql_config = copy.deepcopy(atari_sql_config)
-qbert_sql_config.exp_name = "qbert_sql_seed0"
-qbert_sql_config.env.env_id = "QbertNoFrameskip-v4"
-qbert_sql_config.env.stop_value = 30000
-main_config = qbert_sql_config
-
-qbert_sql_create_config = copy.deepcopy(atari_sql_create_config)
-create_config = qbert_sql_create_config
+main_config = qbert_sql_config = copy.deepcopy(atari_sql_config)
+main_config.exp_name = "qbert_sql_seed0"
+main_config.env.env_id = "QbertNoFrameskip-v4"
+main_config.env.stop_value = 30000
+create_config = qbert_sql_create_config = copy.deepcopy(atari_sql_create_config)
 
 if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline

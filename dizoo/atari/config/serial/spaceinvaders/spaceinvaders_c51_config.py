@@ -4,13 +4,10 @@ import copy
 
 from dizoo.atari.config.serial.atari_c51_config import atari_c51_config, atari_c51_create_config
 
-spaceinvaders_c51_config = copy.deepcopy(atari_c51_config)
-spaceinvaders_c51_config.exp_name = "spaceinvaders_c51_seed0"
-spaceinvaders_c51_config.env.env_id = "SpaceInvadersNoFrameskip-v4"
-main_config = spaceinvaders_c51_config
-
-spaceinvaders_c51_create_config = copy.deepcopy(atari_c51_create_config)
-create_config = spaceinvaders_c51_create_config
+main_config = spaceinvaders_c51_config = copy.deepcopy(atari_c51_config)
+main_config.exp_name = "spaceinvaders_c51_seed0"
+main_config.env.env_id = "SpaceInvadersNoFrameskip-v4"
+create_config = spaceinvaders_c51_create_config = copy.deepcopy(atari_c51_create_config)
 
 if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline

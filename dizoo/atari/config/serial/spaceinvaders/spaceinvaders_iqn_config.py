@@ -4,13 +4,10 @@ import copy
 
 from dizoo.atari.config.serial.atari_iqn_config import atari_iqn_config, atari_iqn_create_config
 
-spaceinvaders_iqn_config = copy.deepcopy(atari_iqn_config)
-spaceinvaders_iqn_config.exp_name = "spaceinvaders_iqn_seed0"
-spaceinvaders_iqn_config.env.env_id = "SpaceInvadersNoFrameskip-v4"
-main_config = spaceinvaders_iqn_config
-
-spaceinvaders_iqn_create_config = copy.deepcopy(atari_iqn_create_config)
-create_config = spaceinvaders_iqn_create_config
+main_config = spaceinvaders_iqn_config = copy.deepcopy(atari_iqn_config)
+main_config.exp_name = "spaceinvaders_iqn_seed0"
+main_config.env.env_id = "SpaceInvadersNoFrameskip-v4"
+create_config = spaceinvaders_iqn_create_config = copy.deepcopy(atari_iqn_create_config)
 
 if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline

@@ -4,14 +4,11 @@ import copy
 
 from dizoo.atari.config.serial.atari_mdqn_config import atari_mdqn_config, atari_mdqn_create_config
 
-spaceinvaders_mdqn_config = copy.deepcopy(atari_mdqn_config)
-spaceinvaders_mdqn_config.exp_name = "spaceinvaders_mdqn_seed0"
-spaceinvaders_mdqn_config.env.env_id = "SpaceInvadersNoFrameskip-v0"  # with sticky actions
-spaceinvaders_mdqn_config.env.stop_value = 10000
-main_config = spaceinvaders_mdqn_config
-
-spaceinvaders_mdqn_create_config = copy.deepcopy(atari_mdqn_create_config)
-create_config = spaceinvaders_mdqn_create_config
+main_config = spaceinvaders_mdqn_config = copy.deepcopy(atari_mdqn_config)
+main_config.exp_name = "spaceinvaders_mdqn_seed0"
+main_config.env.env_id = "SpaceInvadersNoFrameskip-v0"  # with sticky actions
+main_config.env.stop_value = 10000
+create_config = spaceinvaders_mdqn_create_config = copy.deepcopy(atari_mdqn_create_config)
 
 if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline

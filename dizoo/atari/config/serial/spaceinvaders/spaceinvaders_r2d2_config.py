@@ -4,15 +4,12 @@ import copy
 
 from dizoo.atari.config.serial.atari_r2d2_config import atari_r2d2_config, atari_r2d2_create_config
 
-spaceinvaders_r2d2_config = copy.deepcopy(atari_r2d2_config)
-spaceinvaders_r2d2_config.exp_name = "spaceinvaders_r2d2_seed0"
-spaceinvaders_r2d2_config.env.env_id = "SpaceInvadersNoFrameskip-v4"
-spaceinvaders_r2d2_config.env.evaluator_env_num = 5
-spaceinvaders_r2d2_config.env.n_evaluator_episode = 5
-main_config = spaceinvaders_r2d2_config
-
-spaceinvaders_r2d2_create_config = copy.deepcopy(atari_r2d2_create_config)
-create_config = spaceinvaders_r2d2_create_config
+main_config = spaceinvaders_r2d2_config = copy.deepcopy(atari_r2d2_config)
+main_config.exp_name = "spaceinvaders_r2d2_seed0"
+main_config.env.env_id = "SpaceInvadersNoFrameskip-v4"
+main_config.env.evaluator_env_num = 5
+main_config.env.n_evaluator_episode = 5
+create_config = spaceinvaders_r2d2_create_config = copy.deepcopy(atari_r2d2_create_config)
 
 if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline

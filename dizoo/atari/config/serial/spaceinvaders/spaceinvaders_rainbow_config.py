@@ -4,14 +4,11 @@ import copy
 
 from dizoo.atari.config.serial.atari_rainbow_config import atari_rainbow_config, atari_rainbow_create_config
 
-spaceinvaders_rainbow_config = copy.deepcopy(atari_rainbow_config)
-spaceinvaders_rainbow_config.exp_name = "spaceinvaders_rainbow_seed0"
-spaceinvaders_rainbow_config.env.env_id = "SpaceInvadersNoFrameskip-v4"
-spaceinvaders_rainbow_config.policy.priority = False
-main_config = spaceinvaders_rainbow_config
-
-spaceinvaders_rainbow_create_config = copy.deepcopy(atari_rainbow_create_config)
-create_config = spaceinvaders_rainbow_create_config
+main_config = spaceinvaders_rainbow_config = copy.deepcopy(atari_rainbow_config)
+main_config.exp_name = "spaceinvaders_rainbow_seed0"
+main_config.env.env_id = "SpaceInvadersNoFrameskip-v4"
+main_config.policy.priority = False
+create_config = spaceinvaders_rainbow_create_config = copy.deepcopy(atari_rainbow_create_config)
 
 if __name__ == "__main__":
     from ding_lite.entry import serial_pipeline
