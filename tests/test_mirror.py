@@ -43,7 +43,7 @@ COVERED = {
     "rl_utils/test_distribution.py": ["rl_utils/compat.py"],
     "rl_utils/test_losses.py": ["rl_utils/common.py"],
     "torch_utils/test_optimizer_step.py": [
-        *("torch_utils/data_parallel.py", "torch_utils/optimizer.py", "torch_utils/optimizer.py")
+        *("gpu/data_parallel.py", "torch_utils/eager.py", "torch_utils/optimizer.py")
     ],
     "utils/ranks/test_context.py": [
         *("utils/ranks/flat_parameters.py", "utils/ranks/gradient_mean.py", "utils/ranks/launch_environment.py"),
