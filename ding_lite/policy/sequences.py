@@ -99,10 +99,10 @@ def check_core(policy: EasyDict, recurrent: bool) -> None:
 
 
 def learned_rows(batch: dict[str, Any], cfg: EasyDict) -> dict[str, Tensor]:
-    """Return what a loss reads of the rows after burn-in: `action`, and what `bootstrapped` takes, `[U, B, ...]`.
+    """Return what a loss reads of the rows after burn-in, `[U, B, ...]`: `action`, and what a target needs.
 
-    `last_step` `[U, B]` is the row, counted from the first one after burn-in, that ends the n steps: that of the step t
-    + n - 1, or of an earlier one at which the trajectory was cut. The target's value is that of its successor.
+    That is what `bootstrapped` takes, and `last_step`, the row in which the n steps end, counted from the first row
+    after burn-in: row t + n - 1, or an earlier one at which the trajectory is cut. Its successor's value is the next.
     """
     learned = slice(cfg.burnin_step, cfg.burnin_step + cfg.unroll_len)
     rows = {key: batch[key][learned] for key in ("action", "reward", "done", "value_gamma")}

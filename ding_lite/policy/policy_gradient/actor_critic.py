@@ -154,7 +154,7 @@ class ValueUnits(RunningMeanStd):
 
 
 class ValuesInUnits(Checkpointed):
-    """Saves and restores the `ValueUnits` of a policy, whose first base class it is, wherever the model goes."""
+    """Saves and restores a policy's `ValueUnits` with its model. It stands before `Policy` among the base classes."""
 
     _value_stats: ValueUnits
 

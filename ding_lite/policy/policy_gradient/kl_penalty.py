@@ -38,7 +38,7 @@ TARGET_KL_KEYS: dict[str, Any] = dict(
 
 
 class KLPenalty:
-    """The weight of the divergence in the loss, and what its values of a collect decide.
+    """The weight of the divergence in the loss, and what the divergences of a collect's updates decide.
 
     Args:
         learn: `cfg.policy.learn`, which the policy reads.
@@ -70,12 +70,12 @@ class KLPenalty:
         self._seen.clear()
 
     def add(self, figures: dict[str, Tensor]) -> None:
-        """Take the figures of an update."""
+        """Take the figures of an update, for `ends_updates` and `adapt`."""
         if "kl" in figures and self._learn.get("target_kl") is not None:
             self._seen.append(figures["kl"])
 
     def ends_updates(self) -> bool:
-        """Return whether the last update ends those of a collect, see `kl_early_stop`; a collective call with it."""
+        """Return whether the last update ends those of a collect; with `kl_early_stop`, a collective call."""
         return self._learn.kl_early_stop and self._joined(self._seen[-1:]) > 1.5 * self._learn.target_kl
 
     def adapt(self) -> None:
@@ -91,7 +91,7 @@ class KLPenalty:
         return float(allreduce_data(torch.stack(kl).mean(), op="mean"))
 
     def load(self, beta: float) -> None:
-        """Go on with the weight that a checkpoint has, unless the config says it."""
+        """Restore the weight that a checkpoint has; without `kl_adaptive`, that of the config counts."""
         self._adapted = beta if self._learn.get("kl_adaptive") else None
 
 

@@ -89,6 +89,15 @@ def test_the_logits_of_the_pretrained_policy_are_collected_and_learned_from(spac
     assert "logit_pretrained" not in make_block(plain)
 
 
+@pytest.mark.parametrize("target", [None, 1e6])
+def test_divergences_are_kept_only_if_something_is_decided_by_them(target: float | None) -> None:
+    own = [] if target is None else [f"learn.target_kl={target}", "learn.kl_early_stop=True"]
+    policy = make_actor("ppo", f"learn.kl_beta={BETA}", *own)
+    outputs = learn(policy, make_block(policy))
+    assert all("kl" in output for output in outputs)
+    assert len(policy._penalty._seen) == (0 if target is None else len(outputs))
+
+
 def test_replay_has_the_logits_too(path: str) -> None:
     policy = close_to(path, kind="ppo_offpolicy")
     replay = UniformReplayBuffer(40, num_envs=4)
