@@ -38,7 +38,6 @@ COVERED = {
     "policy/policy_gradient/test_a2c.py": ["policy/policy_gradient/actor_critic.py"],
     "model/test_vac.py": ["model/actor_heads.py", "model/arguments.py", "model/common.py"],
     "policy/test_stdim.py": ["model/contrastive.py"],
-    "policy/test_base.py": ["policy/common_keys.py"],
     "policy/test_modes.py": ["torch_utils/switches.py"],
     "rl_utils/test_distribution.py": ["rl_utils/compat.py"],
     "rl_utils/test_losses.py": ["rl_utils/common.py"],

@@ -505,7 +505,7 @@ class Policy(Checkpointed):
 
     def _begin_collect(self, envstep: int) -> dict[str, Any]:
         """Return keyword arguments for `_forward_collect`: epsilon, of a policy that has the keys `other.eps`."""
-        eps = self._cfg.get("other", {}).get("eps")
+        eps = self._cfg.other.get("eps")
         return {"eps": epsilon_at(envstep, eps.start, eps.end, eps.decay, eps.type)} if eps else {}
 
     def _process_transition(
