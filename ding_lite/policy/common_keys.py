@@ -273,9 +273,11 @@ SPREAD = Key(
     low=0,
     constant=OF_SCHEDULE,
 )
-# Keys of policies that explore with random actions: with one epsilon, and with one for each environment.
+# Keys of policies that explore with random actions, and of those whose environments may have different epsilons.
 EPSILON_KEYS: dict[str, Any] = dict(other=dict(eps=with_option("noisy_net=False", EPSILON)))
-SPREAD_KEYS: dict[str, Any] = dict(other=dict(eps=with_option("noisy_net=False", EPSILON | dict(spread=SPREAD))))
+SPREAD_KEYS: dict[str, Any] = dict(other=dict(eps=with_option("noisy_net=False", dict(spread=SPREAD))))
+# Keys of DQN and its variants.
+DQN_KEYS: dict[str, Any] = merge_keys(REPLAY_KEYS, TARGET_KEYS, EPSILON_KEYS)
 AGENT_KEYS: dict[str, Any] = dict(
     multi_agent=Key(False, "several agents share the networks; each is a sample of its own, see docs/agents.md")
 )

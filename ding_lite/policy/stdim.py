@@ -33,12 +33,11 @@ from ding_lite.model.encoders import encode_zeros
 from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import (
     DOUBLE_KEYS,
+    DQN_KEYS,
     LEARNING_RATE_KEYS,
     NOISY_KEYS,
-    REPLAY_KEYS,
     ROLLOUT_KEYS,
     SPREAD_KEYS,
-    TARGET_KEYS,
 )
 from ding_lite.policy.policy_gradient.ppo import PPO_EPOCH_KEYS, PPO_KEYS, PPOPolicy
 from ding_lite.policy.value.dqn import DQNPolicy
@@ -105,7 +104,7 @@ def embed(policy: Policy, batch: dict[str, Any]) -> tuple[Tensor, Tensor]:
 class DQNSTDIMPolicy(DQNPolicy):
     """DQN with ST-DIM. Override `_loss` to change the objective."""
 
-    key_groups = (REPLAY_KEYS, LEARNING_RATE_KEYS, TARGET_KEYS, SPREAD_KEYS, DOUBLE_KEYS, NOISY_KEYS, STDIM_KEYS)
+    key_groups = (DQN_KEYS, LEARNING_RATE_KEYS, SPREAD_KEYS, DOUBLE_KEYS, NOISY_KEYS, STDIM_KEYS)
     config: ClassVar[dict[str, Any]] = dict(type="dqn_stdim", nstep=1)
     logged_figures = (*DQNPolicy.logged_figures, "aux_loss")
 

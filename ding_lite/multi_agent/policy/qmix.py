@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 from ding_lite.model.recurrent import unroll
 from ding_lite.multi_agent.model.agents import pick_active
-from ding_lite.policy.common_keys import LEARNING_RATE_KEYS, REPLAY_KEYS, SPREAD_KEYS, TARGET_KEYS
+from ding_lite.policy.common_keys import EPSILON_KEYS, LEARNING_RATE_KEYS, REPLAY_KEYS, SPREAD_KEYS, TARGET_KEYS
 from ding_lite.policy.sequences import SEQUENCE_KEYS, RecurrentPolicy, after_burnin, learned_rows
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import bootstrapped, weighted_mean
@@ -67,7 +67,7 @@ QMIX_KEYS: dict[str, Any] = merge_keys(
     ),
 )
 QMIX_GROUPS = (
-    *(REPLAY_KEYS, LEARNING_RATE_KEYS, SPREAD_KEYS),
+    *(REPLAY_KEYS, LEARNING_RATE_KEYS, EPSILON_KEYS, SPREAD_KEYS),
     dict(learn=dict(target_theta=TARGET_KEYS["learn"]["target_theta"])),
 )
 

@@ -34,11 +34,10 @@ from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import (
     AGENT_KEYS,
     DOUBLE_KEYS,
+    DQN_KEYS,
     LEARNING_RATE_KEYS,
     NOISY_KEYS,
-    REPLAY_KEYS,
     SPREAD_KEYS,
-    TARGET_KEYS,
 )
 from ding_lite.rl_utils.common import bootstrapped, pick, weighted_mean
 from ding_lite.rl_utils.exploration import epsilon_greedy, spread_epsilon
@@ -50,10 +49,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 class DQNPolicy(Policy):
     """DQN with epsilon-greedy or noisy exploration. Override `_loss` to change the objective."""
 
-    key_groups: ClassVar[Groups] = (
-        *(REPLAY_KEYS, LEARNING_RATE_KEYS, TARGET_KEYS, SPREAD_KEYS),
-        *(DOUBLE_KEYS, NOISY_KEYS, AGENT_KEYS),
-    )
+    key_groups: ClassVar[Groups] = (DQN_KEYS, LEARNING_RATE_KEYS, SPREAD_KEYS, DOUBLE_KEYS, NOISY_KEYS, AGENT_KEYS)
     config: ClassVar[dict[str, Any]] = dict(
         type="dqn",
         nstep=3,

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model.distributional import FractionHead
-from ding_lite.policy.common_keys import AGENT_KEYS, DOUBLE_KEYS, NOISY_KEYS, REPLAY_KEYS, SPREAD_KEYS, TARGET_KEYS
+from ding_lite.policy.common_keys import AGENT_KEYS, DOUBLE_KEYS, DQN_KEYS, NOISY_KEYS, SPREAD_KEYS
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import bootstrapped, weighted_mean
 from ding_lite.rl_utils.quantile import fqf_calculate_fraction_loss, quantile_loss
@@ -41,7 +41,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 class FQFPolicy(DQNPolicy):
     """FQF. Its model takes and returns what `FQF` does, and has one `FractionHead`."""
 
-    key_groups = (REPLAY_KEYS, TARGET_KEYS, SPREAD_KEYS, DOUBLE_KEYS, NOISY_KEYS, AGENT_KEYS)
+    key_groups = (DQN_KEYS, SPREAD_KEYS, DOUBLE_KEYS, NOISY_KEYS, AGENT_KEYS)
     config: ClassVar[dict[str, Any]] = dict(
         type="fqf",
         discount_factor=0.97,

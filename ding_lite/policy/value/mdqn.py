@@ -24,11 +24,10 @@ from torch import Tensor
 
 from ding_lite.policy.common_keys import (
     AGENT_KEYS,
+    DQN_KEYS,
     LEARNING_RATE_KEYS,
     NOISY_KEYS,
-    REPLAY_KEYS,
     SPREAD_KEYS,
-    TARGET_KEYS,
 )
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import pick, weighted_mean
@@ -41,7 +40,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 class MDQNPolicy(DQNPolicy):
     """M-DQN. Override `_loss` to change the objective."""
 
-    key_groups = (REPLAY_KEYS, LEARNING_RATE_KEYS, TARGET_KEYS, SPREAD_KEYS, NOISY_KEYS, AGENT_KEYS)
+    key_groups = (DQN_KEYS, LEARNING_RATE_KEYS, SPREAD_KEYS, NOISY_KEYS, AGENT_KEYS)
     config: ClassVar[dict[str, Any]] = dict(
         type="mdqn",
         nstep=Key(1, "env steps before the bootstrap: the Munchausen term is defined for one", choices=(1,)),

@@ -29,7 +29,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ding_lite.policy.common_keys import LEARNING_RATE_KEYS, REPLAY_KEYS, SPREAD_KEYS, TARGET_KEYS
+from ding_lite.policy.common_keys import DQN_KEYS, LEARNING_RATE_KEYS, SPREAD_KEYS
 from ding_lite.policy.sequences import SEQUENCE_KEYS, RecurrentPolicy, learned_rows
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import bootstrapped, pick, weighted_mean
@@ -42,7 +42,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 class R2D2Policy(RecurrentPolicy, DQNPolicy):
     """R2D2 with epsilon-greedy exploration. Override `_loss` to change the objective."""
 
-    key_groups = (REPLAY_KEYS, LEARNING_RATE_KEYS, TARGET_KEYS, SPREAD_KEYS)
+    key_groups = (DQN_KEYS, LEARNING_RATE_KEYS, SPREAD_KEYS)
     config: ClassVar[dict[str, Any]] = merge_keys(
         SEQUENCE_KEYS,
         dict(

@@ -22,14 +22,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ding_lite.policy.common_keys import (
-    AGENT_KEYS,
-    EPSILON_KEYS,
-    LEARNING_RATE_KEYS,
-    NOISY_KEYS,
-    REPLAY_KEYS,
-    TARGET_KEYS,
-)
+from ding_lite.policy.common_keys import AGENT_KEYS, DQN_KEYS, LEARNING_RATE_KEYS, NOISY_KEYS
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import bootstrapped, pick, weighted_mean
 from ding_lite.rl_utils.soft_q import epsilon_softmax, soft_value
@@ -41,7 +34,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 class SQLPolicy(DQNPolicy):
     """Soft Q-learning with a fixed temperature. Override `_loss` to change the objective."""
 
-    key_groups = (REPLAY_KEYS, LEARNING_RATE_KEYS, TARGET_KEYS, EPSILON_KEYS, NOISY_KEYS, AGENT_KEYS)
+    key_groups = (DQN_KEYS, LEARNING_RATE_KEYS, NOISY_KEYS, AGENT_KEYS)
     config: ClassVar[dict[str, Any]] = dict(
         type="sql",
         nstep=1,
