@@ -12,6 +12,7 @@ from ding_lite.cli.main import main
 from ding_lite.cli.starter import write_starter
 from ding_lite.config import compile_config, read_saved_run
 from ding_lite.utils import POLICY_REGISTRY
+from tests.algorithms import ALGORITHMS
 from tests.distributed.launcher import ROOT
 from tests.run.helpers import CONFIG, result
 
@@ -21,10 +22,9 @@ FIT = {"Box": "Pendulum-v1", "Discrete": "CartPole-v1"}
 
 def online_pairs() -> list[tuple[str, str]]:
     """Return each policy that plays, with an environment whose actions it takes."""
-    names = [name for name in sorted(POLICY_REGISTRY) if POLICY_REGISTRY[name].__module__.startswith("ding_lite.")]
     pairs = [
         (name, FIT[space.__name__])
-        for name in names
+        for name in sorted(ALGORITHMS)
         for space in POLICY_REGISTRY[name].action_spaces[:1]
         if name not in OFFLINE and space.__name__ in FIT
     ]

@@ -22,6 +22,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 from tests.algorithms import ALGORITHMS, policy_keys, row
 from tests.distributed import parity
 from tests.distributed.launcher import run_ranks
+from tests.policy.helpers import KINDS
 
 TOLERANCE = 1e-9
 
@@ -54,16 +55,15 @@ BROKEN = {"local_gradients": LocalGradients, "local_advantages": LocalAdvantages
 
 
 def registered() -> dict[str, tuple[str, str, list[str]]]:
-    """Return name, kind of action and overrides of every registered policy's problems."""
+    """Return name, kind of action and overrides of every policy's problems."""
     found = {}
-    for name, policy_cls in sorted(POLICY_REGISTRY.items()):
-        if policy_cls.__module__.startswith("ding_lite."):
-            for kind in parity.kinds_of(policy_cls):
-                own, short = row(name), policy_keys(row(name).short)
-                for number, words in enumerate(own.agents if is_folded(name, kind) else own.cases):
-                    found[f"{name}-{kind}-{number}"] = (name, kind, short + policy_keys(words))
-                if own.masked and kind.endswith("discrete"):
-                    found[f"{name}-{kind}-masked"] = (name, kind, [*short, "env.masked=True"])
+    for name, kinds in KINDS.items():
+        own, short = row(name), policy_keys(row(name).short)
+        for kind in kinds:
+            for number, words in enumerate(own.agents if is_folded(name, kind) else own.cases):
+                found[f"{name}-{kind}-{number}"] = (name, kind, short + policy_keys(words))
+            if own.masked and kind.endswith("discrete"):
+                found[f"{name}-{kind}-masked"] = (name, kind, [*short, "env.masked=True"])
     return found
 
 
@@ -77,7 +77,7 @@ def is_variant(case: str) -> bool:
     name, kind, number = case.split("-")
     if is_folded(name, kind) and row(name).agents == ("",):
         return True
-    return kind != parity.kinds_of(POLICY_REGISTRY.find(name))[0] and number not in row(name).quick.split()
+    return kind != KINDS[name][0] and number not in row(name).quick.split()
 
 
 PROBLEMS = registered()

@@ -11,12 +11,14 @@ import pytest
 from ding_lite.config.schema import PIPELINE_OF
 from ding_lite.policy import Policy
 from ding_lite.utils.registry import POLICY_REGISTRY
-from tests.distributed.parity import compile_problem, create_policy, kinds_of
+from tests.algorithms import ALGORITHMS
+from tests.distributed.parity import create_policy
 from tests.docs.test_docs import load
+from tests.policy.helpers import compile_for
 
 lists = load("make_algorithm_lists")
 FOLDER = Path(__file__).parents[2] / "docs" / "algorithms"
-OWN: dict[str, Any] = {name: cls for name, cls in POLICY_REGISTRY.items() if cls.__module__.startswith("ding_lite.")}
+OWN: dict[str, Any] = {name: POLICY_REGISTRY.find(name) for name in ALGORITHMS}
 NAMES = sorted(name for name, cls in OWN.items() if cls.config.get("type") == name)  # without second names
 
 
@@ -35,7 +37,7 @@ def test_a_page_names_its_class_its_type_and_its_pipeline(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_explains_every_logged_figure(name: str) -> None:
-    policy = create_policy(compile_problem(name, kinds_of(OWN[name])[0], []))
+    policy = create_policy(compile_for(name))
     networks = "|".join(policy._optimizers)
     of_networks = re.compile(rf"({networks})_loss|\w+_(grad_norm|learning_rate)")  # the index explains them
     own = figures_section(FOLDER / f"{name}.md")

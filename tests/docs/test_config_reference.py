@@ -7,6 +7,7 @@ from ding_lite.config.schema import config_schema
 from ding_lite.policy import Policy
 from ding_lite.utils.key import SECTION, Key, declared_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
+from tests.algorithms import ALGORITHMS
 from tests.docs.test_docs import ROOT, load
 
 reference = load("make_config_reference")
@@ -24,10 +25,7 @@ def test_every_key_of_the_schema_is_on_the_page() -> None:
     assert [path for path in sorted(schema) if f"| `{path}` |" not in page] == []
 
 
-OWN = [cls for cls in dict.fromkeys(POLICY_REGISTRY.values()) if cls.__module__.startswith("ding_lite.")]
-
-
-@pytest.mark.parametrize("cls", OWN)
+@pytest.mark.parametrize("cls", dict.fromkeys(map(POLICY_REGISTRY.find, sorted(ALGORITHMS))))
 def test_a_policys_keys_are_in_its_table_or_in_those_of_policies_that_it_extends(cls: type[Policy]) -> None:
     bases = [base for base in cls.__mro__ if base in {Policy, *POLICY_REGISTRY.values()}]
     listed = {entry.key for base in bases for entry in reference.policy_entries(base)}

@@ -19,7 +19,7 @@ from ding_lite.utils.tree import tree_leaves, tree_map
 from tests.algorithms import policy_keys, row
 from tests.distributed import parity
 from tests.distributed.test_parity import leaves
-from tests.policy.helpers import OURS, batches_of, is_out, parameter_hash
+from tests.policy.helpers import KINDS, OURS, batches_of, is_out, parameter_hash
 
 AGENTS = 2  # in the environment of the parity test, each with what it observes, `[4]`, and three actions
 
@@ -110,7 +110,7 @@ def test_values_of_a_memory_whose_agent_is_out_of_the_game_are_those_of_the_othe
         torch.testing.assert_close(found, tuple(expected), rtol=1e-9, atol=1e-12)
 
 
-OF_AGENTS = [name for name in OURS if "agents" in parity.kinds_of(POLICY_REGISTRY.find(name))]
+OF_AGENTS = [name for name in OURS if "agents" in KINDS[name]]
 
 
 @pytest.mark.parametrize(("name", "words"), [(name, words) for name in OF_AGENTS for words in row(name).out])

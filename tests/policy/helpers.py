@@ -13,12 +13,13 @@ from torch import Tensor, nn
 from ding_lite.config import compile_config
 from ding_lite.policy import DQNPolicy, Policy
 from ding_lite.utils.registry import POLICY_REGISTRY
-from tests.algorithms import policy_keys, row
+from tests.algorithms import ALGORITHMS, policy_keys, row
 from tests.distributed import parity
 
 OBS, ACTIONS = 5, 3
 IMAGE = [4, 36, 36]
-OURS = sorted(name for name, cls in POLICY_REGISTRY.items() if cls.__module__.startswith("ding_lite."))
+OURS = sorted(ALGORITHMS)
+KINDS = {name: parity.kinds_of(POLICY_REGISTRY.find(name)) for name in OURS}  # of actions
 
 
 class Formula(nn.Module):
@@ -36,8 +37,7 @@ class Formula(nn.Module):
 
 def compile_for(name: str, *overrides: str) -> EasyDict:
     """Compile the config of a registered policy for the first kind of action that it supports; return all of it."""
-    kind = parity.kinds_of(POLICY_REGISTRY.find(name))[0]
-    return parity.compile_problem(name, kind, [*policy_keys(row(name).short), *overrides])
+    return parity.compile_problem(name, KINDS[name][0], [*policy_keys(row(name).short), *overrides])
 
 
 def batches_of(policy: Policy, cfg: EasyDict, block: dict[str, Any]) -> Iterator[dict[str, Any]]:

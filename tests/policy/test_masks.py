@@ -11,23 +11,15 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy import Policy
-from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
 from tests.algorithms import ALGORITHMS, policy_keys, row
 from tests.distributed import parity
-from tests.policy.helpers import OURS, batches_of
+from tests.policy.helpers import KINDS, OURS, batches_of
 
 CASES: list[tuple[str, str, list[str]]] = [
-    (name, kind, [])
-    for name in OURS
-    for kind in parity.kinds_of(POLICY_REGISTRY.find(name))
-    if kind.endswith("discrete")
+    (name, kind, []) for name in OURS for kind in KINDS[name] if kind.endswith("discrete")
 ]
-CASES += [
-    (name, parity.kinds_of(POLICY_REGISTRY.find(name))[0], policy_keys(words))
-    for name, each in ALGORITHMS.items()
-    for words in each.also_masked
-]
+CASES += [(name, KINDS[name][0], policy_keys(words)) for name, each in ALGORITHMS.items() for words in each.also_masked]
 EACH = pytest.mark.parametrize(("name", "kind", "more"), CASES, ids=["-".join([*c[:2], *c[2]]) for c in CASES])
 NUM = 1000  # random masks
 
@@ -41,7 +33,7 @@ def problem(name: str, kind: str, *more: str) -> tuple[Any, dict[str, Any]]:
     return cfg, parity.collect_block(cfg)
 
 
-OF_AGENTS: Any = [(name, "agents", []) for name in OURS if "agents" in parity.kinds_of(POLICY_REGISTRY.find(name))]
+OF_AGENTS: Any = [(name, "agents", []) for name in OURS if "agents" in KINDS[name]]
 
 
 @pytest.mark.parametrize(("name", "kind", "more"), [*CASES, *OF_AGENTS])

@@ -24,12 +24,10 @@ from ding_lite.utils import CheckpointError, ConfigError, save_checkpoint
 from ding_lite.utils.registry import ENV_REGISTRY, POLICY_REGISTRY
 from ding_lite.utils.tree import tree_leaves, tree_map
 from tests.distributed import parity
+from tests.policy.helpers import KINDS
 from tests.toys import Toy
 
-POLICIES: list[tuple[str, Any]] = sorted(POLICY_REGISTRY.items())
-CASES = [
-    (name, kind) for name, cls in POLICIES if cls.__module__.startswith("ding_lite.") for kind in parity.kinds_of(cls)
-]
+CASES = [(name, kind) for name, kinds in KINDS.items() for kind in kinds]
 
 
 def make_setup(env: dict[str, Any], name: str, *overrides: str) -> RunSetup:

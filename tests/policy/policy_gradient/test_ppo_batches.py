@@ -15,7 +15,7 @@ from ding_lite.utils.tree import tree_map
 from tests.distributed import parity
 from tests.policy.actors import ADV, HALVES, RETURN, by_state, hand_block, hand_model, learn, make_actor
 from tests.policy.actors import make_block as random_block
-from tests.policy.helpers import batches_of
+from tests.policy.helpers import batches_of, compile_for
 
 RAW = ("learn.adv_norm=False", "learn.value_norm=False")
 
@@ -105,7 +105,7 @@ def test_value_norm_learns_returns_in_units_of_their_running_deviation() -> None
 
 @pytest.mark.parametrize("name", ["ppo", "ppo_offpolicy", "happo"])
 def test_a_copy_that_acts_stores_values_in_units_of_rewards(name: str) -> None:
-    cfg = parity.compile_problem(name, parity.kinds_of(POLICY_REGISTRY.find(name))[0], ["policy.learn.adv_norm=False"])
+    cfg = compile_for(name, "policy.learn.adv_norm=False")
     policy: Any = parity.create_policy(cfg)
     block = parity.collect_block(cfg)
     policy_cls: Any = POLICY_REGISTRY.find(name)
