@@ -37,7 +37,6 @@ ON_DEMAND = {
     ("envs/vector_env.py", "trained"): "env.replay_path",
     ("worker/replay/buffer.py", "actors"): "policy.collect.actors",
 }
-EXITS = {("policy/base.py", "multi_agent")}
 FILES = sorted((ROOT / "ding_lite").rglob("*.py"))
 PUBLIC = [path for path in FILES if "lazy_names(__name__" in path.read_text()]  # lists of public names
 
@@ -70,7 +69,7 @@ def test_imports_follow_the_layers() -> None:
         layers = {name.split(".")[1] for name in names if name.startswith("ding_lite.")} & {*ALLOWED, "entry"}
         if files and path not in PUBLIC:  # ding_lite/__init__.py and __main__.py stand above the layers
             exits |= {("/".join((layer, *files)), other) for other in layers - ALLOWED[layer] - {layer}}
-    assert exits == EXITS | set(ON_DEMAND)
+    assert exits == set(ON_DEMAND)
 
 
 def test_every_package_is_in_a_table() -> None:
@@ -134,4 +133,4 @@ def test_a_plain_run_loads_no_module_of_a_room(name: str, tmp_path: Path) -> Non
     command = [sys.executable, "-c", RUN, f"dizoo.classic_control.{name.partition('_')[0]}.config.{name}_config"]
     run = subprocess.run(command, cwd=tmp_path, timeout=120, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
-    assert set(run.stdout.splitlines()[-1].split()) <= KERNEL | {"entry", "lazy"} | {room for _, room in EXITS}
+    assert set(run.stdout.splitlines()[-1].split()) <= KERNEL | {"entry", "lazy"}

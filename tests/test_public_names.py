@@ -40,7 +40,7 @@ NAMES = {
         IQN MADQN MAVAC MLP NoisyLinear PDQN PG PPG PairEmbedding QAC QACDIST QACEnsemble QACQuantile QMix QRDQN QVAC
         QuantileHead RainbowDQN RecurrentCore RecurrentQAC SQN VAC ValueNetwork WQMix create_encoder
     """,
-    "ding_lite.policy": "Policy",
+    "ding_lite.policy": "Policy create_policy",
     "ding_lite.reward_model": "IcmRewardModel RewardModel RndRewardModel next_obs",
     "ding_lite.rl_utils": """
         ArgmaxSampler HybridDeterminsticSampler HybridStochasticSampler MuSampler MultinomialSampler

@@ -36,8 +36,10 @@ from ding_lite.utils.registry import (
     MODEL_REGISTRY,
     POLICY_REGISTRY,
     REWARD_MODEL_REGISTRY,
+    WRAPPER_REGISTRY,
     ConfigError,
     EncoderChoice,
+    wrapped,
 )
 
 Schema = dict[str, Key]
@@ -138,13 +140,14 @@ def model_options(policy_cls: type, cfg: Mapping[str, Any], schema: Schema) -> S
 
     `cfg` may name these classes, and `policy_cls` the default model. What `schema` declares replaces their defaults.
     """
+    off = Key(False, "")
+    switches = {key: get_key(cfg, path := f"policy.{key}", schema.get(path, off).default) for key in WRAPPER_REGISTRY}
+    policy_cls = wrapped(policy_cls, switches)
     # default_model may be an instance method, as in DI-engine, but it does not need an initialised policy.
     policy: Any = object.__new__(policy_cls)
     name, modules = policy.default_model()
     for module in modules:
         importlib.import_module(module)
-    if get_key(cfg, "policy.multi_agent", schema.get("policy.multi_agent", Key(False, "")).default):
-        name = getattr(policy_cls, "agents_model_type", "") or name
     model_cls = MODEL_REGISTRY.find(get_key(cfg, "policy.model.type") or name)
     options: Schema = {"policy.model.type": Key(UNSET, "name in the model registry", str)}
     options |= _constructor_keys(model_cls, "policy.model.", schema)

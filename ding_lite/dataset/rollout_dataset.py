@@ -26,7 +26,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from ding_lite.config import compile_config, set_shapes
 from ding_lite.config.compat import SCHEDULERS
 from ding_lite.envs import check_env, create_vector_env, derive_seeds
-from ding_lite.policy import Policy
+from ding_lite.policy import create_policy
 from ding_lite.run.pipelines import refuse_options
 from ding_lite.utils.disk import check_temporary_directory
 from ding_lite.utils.key import get_key
@@ -110,7 +110,7 @@ class RolloutDataset(IterableDataset[Any]):
         self._frame_stack, self._place = spec.frame_stack, Place()
         with _own_state(derive_seeds(cfg.seed, "model", n=1)[0], {}):
             fields = ("collect", "eval")
-            self.policy: Policy = POLICY_REGISTRY.find(cfg.policy.type)(cfg.policy, model, fields)
+            self.policy = create_policy(cfg.policy, model, fields)
         self._published = SharedModule(self.policy.model)
         self._counts = torch.zeros(MAX_WORKERS, len(FIGURES), dtype=torch.float64).share_memory_()
         self._iterations = torch.zeros(MAX_WORKERS, dtype=torch.int64).share_memory_()
@@ -154,7 +154,7 @@ class RolloutDataset(IterableDataset[Any]):
         for name in (*cfg.env.import_names, *cfg.policy.import_names):  # a spawned worker has not compiled the config
             importlib.import_module(name)
         fields = ("learn", "collect")  # actor-critics estimate advantages with what `_init_learn` prepares
-        policy = POLICY_REGISTRY.find(cfg.policy.type)(cfg.policy, self._published.create_copy(), fields)
+        policy = create_policy(cfg.policy, self._published.create_copy(), fields)
         collect, num_envs, version = cfg.policy.collect, cfg.env.collector_env_num, -1
         n_sample = collect.get("n_sample") or num_envs * (1 if "n_sample" in collect else EPISODE_ROWS)
         stream = self._create_stream(n_sample // num_envs)

@@ -1,7 +1,8 @@
 """Several agents as rows: with `multi_agent=True`, each agent of a sample is a sample for a policy of one agent.
 
-The agents share the networks, the reward and the ends of episodes. `Policy` folds what its methods for acting and
-learning get, and unfolds what they return, so the algorithms know nothing of agents.
+The agents share the networks, the reward and the ends of episodes. `AgentPolicy` stands in front of a policy's class:
+it folds what the policy's methods for acting and learning get, and unfolds what they return. The algorithms and their
+base class know nothing of agents.
 
 An agent that is out of the game, see `active_agents`, is no sample. Where a value of what it would observe is needed,
 for the steps before, it is that of another agent, see `stand_ins`. A memory gets what its own agent observes, also
@@ -12,16 +13,22 @@ Shapes: B samples, N environments, T steps, M agents, K ended episodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from typing import Any
 
 import torch
+from easydict import EasyDict
 from torch import Tensor
 
 from ding_lite.multi_agent.model.agents import fold_agents, stand_ins
-from ding_lite.torch_utils.minibatch import next_obs
+from ding_lite.policy.base import Policy
+from ding_lite.torch_utils.minibatch import next_obs, rank_sizes
 from ding_lite.torch_utils.normalizer import GLOBAL, MASK, OBS_KEYS, STATE, active_agents
+from ding_lite.utils.registry import WRAPPER_REGISTRY
 from ding_lite.utils.tree import tree_map
+
+MODELS = {"vac": "mavac", "discrete_qac": "discrete_maqac"}  # instead of built-in models whose critic sees one agent
 
 
 class AgentRows:
@@ -98,6 +105,47 @@ class AgentRows:
         output = act(self._fold_obs(obs, 0, own=(MASK,)))
         memory.update(unfold(memory, num))
         return unfold(output, num)
+
+
+@WRAPPER_REGISTRY.register("multi_agent")
+class AgentPolicy(Policy):
+    """A policy of one agent for several, as the first base class of a class whose second one is the policy's."""
+
+    multi_agent = True
+
+    def __init__(self, cfg: EasyDict, *args: Any, **kwargs: Any) -> None:
+        """Build the policy as `Policy` does."""
+        super().__init__(cfg, *args, **kwargs)
+        own = ("action", *self.stored_outputs)  # columns that each agent has of its own
+        self._agents = AgentRows(cfg.model.get("agent_id", True), own, self.remembers)
+
+    def default_model(self) -> tuple[str, list[str]]:  # type: ignore[override]  # the policy's may be a method, too
+        """Return the name of the policy's model in the model registry, and the modules whose import registers it."""
+        name, modules = super().default_model()
+        return MODELS.get(name, name), modules
+
+    def learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        """Take one optimizer step on a batch; the priority of a sample is the mean over its agents."""
+        output = super().learn(batch)
+        if "priority" in output:
+            output["priority"] = self._agents.sample_means(output["priority"], batch["obs"])
+        return output
+
+    def _prepare(self, batch: dict[str, Any]) -> dict[str, Any]:
+        return self._agents.fold(super()._prepare(batch))
+
+    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        if self.learns_from == "replay":  # the numbers of agents in the game differ between ranks
+            sizes = rank_sizes(number := len(batch["action"]))
+            self.weigh(number / (sum(sizes) / len(sizes)))
+        return super()._forward_learn(batch)
+
+    def _batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        return super()._batches(self._agents.fold(self._to_device(samples), dim=1))
+
+    def _act(self, obs: Any, explore: bool, **kwargs: Any) -> dict[str, Any]:
+        act = partial(super()._act, explore=explore, **kwargs)
+        return self._agents.act(act, self._to_device(obs), self._memory[explore])
 
 
 def replace_rows(rows: Any, active: Tensor, dim: int) -> Any:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ding_lite.offline.policy.iql import IQLPolicy as IQLPolicy
     from ding_lite.offline.policy.td3_bc import TD3BCPolicy as TD3BCPolicy
     from ding_lite.policy.base import Policy as Policy
+    from ding_lite.policy.base import create_policy as create_policy
     from ding_lite.policy.continuous.d4pg import D4PGPolicy as D4PGPolicy
     from ding_lite.policy.continuous.ddpg import DDPGPolicy as DDPGPolicy
     from ding_lite.policy.continuous.paddpg import PADDPGPolicy as PADDPGPolicy

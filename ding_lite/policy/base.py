@@ -21,7 +21,6 @@ from torch import Tensor, nn
 
 from ding_lite.model.masks import find_mask
 from ding_lite.model.noisy import exploring, noisy_layers
-from ding_lite.multi_agent.rows import AgentRows
 from ding_lite.policy.checkpointed import Checkpointed, WeightAverage
 from ding_lite.policy.common_keys import (
     COMMON_KEYS,
@@ -43,7 +42,7 @@ from ding_lite.torch_utils.switches import evaluated, frozen, set_training
 from ding_lite.torch_utils.target_network import TargetNetwork
 from ding_lite.utils.key import ConfigDict, Groups, declared_keys, default_values
 from ding_lite.utils.ranks.collectives import get_local_rank, get_world_size
-from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
+from ding_lite.utils.registry import MODEL_REGISTRY, POLICY_REGISTRY, ConfigError, wrapped
 from ding_lite.utils.tree import tree_leaves, tree_map
 
 
@@ -71,15 +70,13 @@ class Policy(Checkpointed):
     learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "replay"  # its source of samples
     required_columns: ClassVar[tuple[str, ...]] = ("obs", "action", "reward", "next_obs", "done")  # of a data set
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.Space,)  # action spaces that it supports
-    multi_agent: ClassVar[bool] = False  # whether it needs several agents; with the key `multi_agent`, they are rows
-    state_of_each: ClassVar[bool] = False  # whether it takes a global state of each agent, too; rows always do
+    multi_agent: ClassVar[bool] = False  # whether it needs several agents
     actor_mode: ClassVar[str | None] = None  # argument `mode` of its model when it acts without exploration
     stored_outputs: ClassVar[tuple[str, ...]] = ()  # outputs of `_forward_collect` that replay stores, where they exist
     transition_with_policy_data: ClassVar[bool] = False  # losses need what the policy predicted when it acted
     unit_actions: ClassVar[bool] = False  # whether all its continuous actions are between -1 and 1
     model_type: ClassVar[str] = ""  # name of the built-in model that it uses by default, see `default_model`
     model_attributes: ClassVar[tuple[str, ...]] = ()  # what its model must have: networks with optimizers, sizes
-    agents_model_type: ClassVar[str] = ""  # model with `multi_agent`; empty: `default_model`
     reads_next_obs: ClassVar[bool] = True  # whether its losses read `next_obs` of transitions from replay
     allows_lag: ClassVar[bool] = True  # whether it may learn from what an older policy played, see `collect.max_lag`
     remembers: bool = False  # whether its model has a state of each running episode, see `_play`
@@ -114,6 +111,8 @@ class Policy(Checkpointed):
         model: nn.Module | None = None,
         enable_field: tuple[str, ...] = ("learn", "collect", "eval"),
     ) -> None:
+        if wrapped(type(self), cfg) is not type(self):
+            raise ConfigError(f"A key of cfg.policy changes {type(self).__name__}: use ding_lite.policy.create_policy.")
         if get_world_size() > 1 and not cfg.multi_gpu:
             raise ConfigError(
                 f"expected policy.multi_gpu=True with {get_world_size()} processes, got policy.multi_gpu=False: "
@@ -137,9 +136,6 @@ class Policy(Checkpointed):
         self._figures: dict[str, Tensor] = {}  # figures of the last collect, for the log
         self.env_place = (0, 0)  # number of the first environment that it plays, and of all; (0, 0): it plays all
         self._eval_random = torch.Generator(self._device)  # its own: evaluating must not change what is learned
-        own = ("action", *self.stored_outputs)  # columns that each agent has of its own
-        agent_id = cfg.model.get("agent_id", True)
-        self._agents = AgentRows(agent_id, own, self.remembers) if cfg.get("multi_agent") else None
         # Of the running episodes of an evaluator and of a collector: trees of tensors `[N, ...]`; what is missing is 0.
         self._memory: dict[bool, dict[str, Any]] = {False: {}, True: {}}
         for field in enable_field:
@@ -166,7 +162,6 @@ class Policy(Checkpointed):
         name, modules = self.default_model()
         for module in modules:
             importlib.import_module(module)
-        name = (self.agents_model_type if self._cfg.get("multi_agent") else "") or name
         return MODEL_REGISTRY.find(self._cfg.model.get("type", name))(**kwargs)
 
     @property
@@ -200,13 +195,7 @@ class Policy(Checkpointed):
     def learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         """Take one optimizer step on a batch, and return figures, see `_forward_learn`; a collective call."""
         self.schedules.set_numbers()
-        ready = self._ready(batch)
-        if self._agents is not None and self.learns_from == "replay":  # the numbers of agents in the game differ
-            number = len(ready["action"])
-            self.weigh(number / (sum(sizes := rank_sizes(number)) / len(sizes)))
-        output = self._forward_learn(ready)
-        if self._agents is not None and "priority" in output:
-            output["priority"] = self._agents.sample_means(output["priority"], batch["obs"])
+        output = self._forward_learn(self._ready(batch))
         if "q_value" in output and find_mask(batch["obs"]) is not None:  # forbidden actions have the value -inf
             q_value = output["q_value"]
             output["q_value"] = q_value.masked_fill(q_value.isneginf(), torch.nan).nanmean()
@@ -224,8 +213,6 @@ class Policy(Checkpointed):
     def batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the batches of one collect, see `_batches`; only for policies that learn from what was collected."""
         set_training(self._modules, False)
-        if self._agents is not None:
-            samples = self._agents.fold(self._to_device(samples), dim=1)
         for batch in self._batches(samples):
             yield batch
             set_training(self._modules, False)
@@ -254,7 +241,6 @@ class Policy(Checkpointed):
         """
         if self.learns_from != "collect":
             batch = self._prepare(self.normalizer.normalize(batch) if self.normalizer.active else batch)
-            batch = batch if self._agents is None else self._agents.fold(batch)
         set_training(self._modules, True)
         noise = batch.get("noise") or self._draw_noise(batch)
         return {**batch, "noise": noise} if noise else batch
@@ -281,10 +267,7 @@ class Policy(Checkpointed):
         if self.normalizer.active:
             obs = self.normalizer.normalize_obs(obs)
         set_training(self._modules, False)
-        if self._agents is None:
-            return self._act(obs, explore, **kwargs)
-        act = partial(self._act, explore=explore, **kwargs)
-        return self._agents.act(act, self._to_device(obs), self._memory[explore])
+        return self._act(obs, explore, **kwargs)
 
     def _act(self, obs: Any, explore: bool, **kwargs: Any) -> dict[str, Any]:
         if not explore:
@@ -561,6 +544,14 @@ class Policy(Checkpointed):
             return leaf.to(self._device, self._dtype if leaf.is_floating_point() else None, non_blocking=True)
 
         return tree_map(move, data)
+
+
+def create_policy(
+    cfg: EasyDict, model: nn.Module | None = None, enable_field: tuple[str, ...] = ("learn", "collect", "eval")
+) -> Policy:
+    """Build the policy of a compiled `cfg.policy`, see `Policy` for the arguments."""
+    policy_cls: type[Policy] = wrapped(POLICY_REGISTRY.find(cfg.type), cfg)
+    return policy_cls(cfg, model, enable_field)
 
 
 def check_attributes(policy: Policy) -> None:

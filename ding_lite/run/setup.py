@@ -38,7 +38,7 @@ from ding_lite.config.shapes import divide, total
 from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.envs.spaces import load_spec
-from ding_lite.policy import Policy
+from ding_lite.policy import Policy, create_policy
 from ding_lite.run.pipelines import check_pipeline
 from ding_lite.torch_utils.networks import is_small
 from ding_lite.torch_utils.normalizer import Normalizer
@@ -50,7 +50,6 @@ from ding_lite.utils.ranks.meeting import describe_values
 from ding_lite.utils.registry import (
     BUFFER_REGISTRY,
     MODEL_REGISTRY,
-    POLICY_REGISTRY,
     REWARD_MODEL_REGISTRY,
     TRACKER_REGISTRY,
     ConfigError,
@@ -87,7 +86,6 @@ class RunSetup:
     # the config of this rank: the compiled one, with the shapes of the environment filled in, and with this rank's part
     # of the sizes that `policy.divide` says are those of all ranks together
     cfg: EasyDict
-    policy_cls: type[Policy]
     spec: EnvSpec  # the environment's spaces, as the policy sees them
     model: nn.Module | None  # the model that the user passed in, or None
     # limits of the run: `max_train_iter` in learner iterations, `max_env_step` in env steps of all ranks
@@ -108,7 +106,7 @@ class RunSetup:
 
     def create_policy(self, fields: tuple[str, ...] = FIELDS) -> Policy:
         """Build the policy, see `policy_process`, which seeds and prepares the process first."""
-        built: Policy = self.policy_cls(self.cfg.policy, self.model, fields)
+        built = create_policy(self.cfg.policy, self.model, fields)
         env, discount = self.cfg.env, None
         if env.norm_reward.use_norm:
             discount = env.norm_reward.reward_discount
@@ -286,7 +284,7 @@ def prepare_run(
     if builders[0] is not None and cfg.policy.get("divide") and not cfg.policy.collect.get("actors"):
         streams = share(len(builders[0]), get_rank(), get_world_size())
         builders = (builders[0][streams.start : streams.stop], builders[1])
-    setup = RunSetup(own, policy_cls, spec, model, limits, builders, pipeline, whole=cfg)
+    setup = RunSetup(own, spec, model, limits, builders, pipeline, whole=cfg)
     size, limit = setup.first_steps(), limits.get("max_env_step", math.inf)
     if size and size >= limit:
         raise ConfigError(

@@ -108,9 +108,12 @@ class Agent:
             load_model(self.policy, state, name)
         spec = setup.spec
         layout = setup.cfg.env.image_layout
-        several = self.policy.multi_agent or bool(self.config.policy.get("multi_agent"))
         self._observations = Observations(
-            spec.observation_space, spec.env_observation_space, layout, spec.env_action_space, several
+            spec.observation_space,
+            spec.env_observation_space,
+            layout,
+            spec.env_action_space,
+            self.policy.multi_agent,
         )
         assert spec.env_action_space is not None
         self._units = ActionUnits(spec.env_action_space, setup.cfg.env.act_scale)

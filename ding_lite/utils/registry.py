@@ -187,6 +187,30 @@ class Registry(MutableMapping[str, type[Any]]):
         return self[name]
 
 
+def wrapped(policy_cls: Any, policy: Mapping[str, Any]) -> Any:
+    """Return a policy's class, behind the classes of `WRAPPER_REGISTRY` whose names are true keys of its `cfg.policy`.
+
+    A wrapper is a subclass of `Policy` that overrides methods to change what a policy's own methods get and return.
+    """
+    wrappers: list[Any] = [WRAPPER_REGISTRY[key] for key in WRAPPER_REGISTRY if policy.get(key)]
+    for wrapper in wrappers:
+        policy_cls = policy_cls if issubclass(policy_cls, wrapper) else _join(wrapper, policy_cls)
+    return policy_cls
+
+
+@functools.cache
+def _join(wrapper: Any, policy_cls: Any) -> type[Any]:
+    def reduce(self: Any) -> Any:  # pickle cannot find a class that is made here
+        return _create_empty, (wrapper, policy_cls), self.__dict__
+
+    names = {"__module__": policy_cls.__module__, "__reduce__": reduce}
+    return type(policy_cls.__name__, (wrapper, policy_cls), names)
+
+
+def _create_empty(wrapper: Any, policy_cls: Any) -> Any:
+    return object.__new__(_join(wrapper, policy_cls))
+
+
 def _same_definition(one: type, other: type) -> bool:
     """Return whether two classes come from the same lines of code.
 
@@ -200,6 +224,7 @@ def _same_definition(one: type, other: type) -> bool:
 
 ENV_REGISTRY = Registry("environment", "env.import_names")
 POLICY_REGISTRY = Registry("policy", "policy.import_names", "POLICY_REGISTRY")
+WRAPPER_REGISTRY = Registry("policy wrapper", "", "WRAPPER_REGISTRY")
 MODEL_REGISTRY = Registry("model", "policy.import_names", "MODEL_REGISTRY")
 ENCODER_REGISTRY = Registry("policy.model.encoder", "policy.import_names", "ENCODER_REGISTRY")
 BUFFER_REGISTRY = Registry("replay buffer", "policy.import_names", "BUFFER_REGISTRY")

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from ding_lite.config import compile_config, set_shapes
 from ding_lite.envs import check_env, create_vector_env
 from ding_lite.offline.dataset import SequenceDataset
-from ding_lite.policy import Policy
+from ding_lite.policy import Policy, base
 from ding_lite.torch_utils.normalizer import active_agents
 from ding_lite.utils import DDPContext, get_rank, get_world_size
 from ding_lite.utils.registry import BUFFER_REGISTRY, ENV_REGISTRY, POLICY_REGISTRY
@@ -172,9 +172,8 @@ def compile_problem(name: str, kind: str, overrides: list[str]) -> EasyDict:
 def create_policy(cfg: EasyDict) -> Policy:
     """Return the policy with its default model and `PartlyTouched`, in float64, the same on every rank."""
     torch.manual_seed(0)
-    policy_cls: Any = POLICY_REGISTRY.find(cfg.policy.type)
-    model = copy.deepcopy(policy_cls(cfg.policy, enable_field=()).model)
-    return policy_cls(cfg.policy, wrapped(model, PartlyTouched).double())
+    model = copy.deepcopy(base.create_policy(cfg.policy, enable_field=()).model)
+    return base.create_policy(cfg.policy, wrapped(model, PartlyTouched).double())
 
 
 def wrapped(model: Any, wrap: Callable[[Any], nn.Module]) -> nn.Module:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ from gymnasium.spaces import Box, Dict
 from torch import Tensor
 
 from ding_lite.multi_agent.model.agents import fold_agents
+from ding_lite.policy import DQNPolicy, MAPPOPolicy
 from ding_lite.torch_utils.minibatch import next_obs
 from ding_lite.torch_utils.normalizer import Normalizer
-from ding_lite.utils.registry import POLICY_REGISTRY
+from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_leaves, tree_map
 from tests.algorithms import policy_keys, row
 from tests.distributed import parity
@@ -108,6 +110,18 @@ def test_values_of_a_memory_whose_agent_is_out_of_the_game_are_those_of_the_othe
     for recompute in (False, True):  # as it acted, and with the same network afterwards
         found = policy._values(policy._agents.fold(block, dim=1), recompute=recompute)
         torch.testing.assert_close(found, tuple(expected), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "policy_cls"), [("dqn", DQNPolicy), ("mappo", MAPPOPolicy)])
+def test_a_policy_of_rows_is_one_of_its_algorithm_also_for_pickle(name: str, policy_cls: type) -> None:
+    _, policy, _ = problem(name)
+    assert isinstance(policy, policy_cls)
+    assert type(pickle.loads(pickle.dumps(policy))) is type(copy.deepcopy(policy)) is type(policy)
+
+
+def test_a_class_that_knows_no_agents_refuses_a_config_with_several() -> None:
+    with pytest.raises(ConfigError, match="changes DQNPolicy: use"):
+        DQNPolicy(parity.compile_problem("dqn", "agents", []).policy)
 
 
 OF_AGENTS = [name for name in OURS if "agents" in KINDS[name]]

@@ -77,7 +77,7 @@ class HAPPOPolicy(ValuesInUnits, Policy):
     learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "collect"
     action_spaces = (gymnasium.spaces.MultiDiscrete,)
     multi_agent = True
-    state_of_each = True
+    state_of_each = True  # it takes a global state of each agent, too
     actor_mode = "compute_actor"
     stored_outputs = ("logit", "value")
     transition_with_policy_data = True

@@ -51,7 +51,7 @@ class MADQNPolicy(RecurrentPolicy, DQNPolicy):
     )
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.MultiDiscrete,)
     multi_agent = True
-    state_of_each = True
+    state_of_each = True  # it takes a global state of each agent, too
     model_type = "madqn"
     logged_figures = ("q_value", "cooperation_q_value", "epsilon")
 

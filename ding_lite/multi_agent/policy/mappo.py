@@ -19,17 +19,17 @@ from typing import Any, ClassVar
 
 import gymnasium
 
+from ding_lite.multi_agent.rows import AgentPolicy
 from ding_lite.policy.policy_gradient.ppo import PPOPolicy
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 
 @POLICY_REGISTRY.register("mappo")
-class MAPPOPolicy(PPOPolicy):
+class MAPPOPolicy(AgentPolicy, PPOPolicy):
     """MAPPO and IPPO, another name of PPO with `multi_agent=True`. Override `_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="mappo", multi_agent=Key(True, "each agent is a sample of its own, see docs/agents.md", choices=(True,))
     )
     action_spaces = (gymnasium.spaces.MultiDiscrete,)
-    multi_agent = True

@@ -53,7 +53,6 @@ class DiscreteSACPolicy(SACPolicy):
         ),
     )
     model_type = "discrete_qac"
-    agents_model_type = "discrete_maqac"
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
     logged_figures = ("q_value", "td_error", "entropy", "alpha")
 

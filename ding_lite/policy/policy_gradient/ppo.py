@@ -103,7 +103,6 @@ class PPOPolicy(ValuesInUnits, Policy):
         ),
     )
     model_type = "vac"
-    agents_model_type = "mavac"
     learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "collect"
     action_spaces = DISTRIBUTIONS
     actor_mode = "compute_actor"

@@ -12,8 +12,9 @@ from ding_lite.config import compile_config, set_shapes
 from ding_lite.envs.spaces import EnvSpec
 from ding_lite.model import MAVAC
 from ding_lite.multi_agent.model.agents import fold_agents
+from ding_lite.policy import create_policy
 from ding_lite.rl_utils.policy_gradient import gae, gae_data
-from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import tree_map
 from tests.distributed import parity
 from tests.policy.helpers import is_out
@@ -59,8 +60,7 @@ def test_it_is_di_engines_ppo_with_several_agents_and_needs_a_global_state(name:
     main = dict(policy={"action_space": "discrete", "multi_agent": True, "model": {"action_space": "discrete"}})
     cfg = compile_config((main, create))
     set_shapes(cfg, EnvSpec(Dict(agent_state=Box(-1, 1, (2, 4))), MultiDiscrete([3, 3]), 0))
-    policy_cls = POLICY_REGISTRY.find(cfg.policy.type)
     with pytest.raises(ConfigError, match="centralized_critic=True needs the key global_state"):
-        policy_cls(cfg.policy)
+        create_policy(cfg.policy)
     cfg.policy.model.centralized_critic = False
-    assert type(policy_cls(cfg.policy).model) is MAVAC
+    assert type(create_policy(cfg.policy).model) is MAVAC
