@@ -50,6 +50,7 @@ from ding_lite.utils.ranks.meeting import describe_values
 from ding_lite.utils.registry import (
     BUFFER_REGISTRY,
     MODEL_REGISTRY,
+    POLICY_REGISTRY,
     REWARD_MODEL_REGISTRY,
     TRACKER_REGISTRY,
     ConfigError,
