@@ -27,7 +27,7 @@ from ding_lite.utils.key import (
     why_constant,
 )
 from ding_lite.utils.passwords import check_no_passwords
-from ding_lite.utils.registry import TRACKER_REGISTRY, ConfigError, closest
+from ding_lite.utils.registry import TRACKER_REGISTRY, ConfigError, closest, wrapped
 from ding_lite.utils.schedule import Schedule, Scheduled, find_schedules
 from ding_lite.utils.tree import tree_leaves
 
@@ -136,6 +136,7 @@ def check_policy(cfg: EasyDict, policy_cls: Any) -> None:
     The policy's own check sees the config with the first, and then with the last, number of every schedule. These
     numbers are `Scheduled`, so that it can see where there is a schedule. It may set values that depend on others.
     """
+    policy_cls = wrapped(policy_cls, cfg.policy)
     schedules = find_schedules(cfg.policy, policy_cls)
     _check_schedules(cfg.policy, policy_cls, schedules)
     given = {path: get_key(cfg.policy, path) for path in schedules}

@@ -42,6 +42,8 @@ UNITS = ("transition", "batch", "episode")
 FIGURES = ("env_step", "episode", "return", "length")
 BY_VALUE = 2**16  # bytes: larger tensors are passed to another process in shared memory
 MAX_WORKERS = 1024  # loader workers of a rank
+# Keys of `cfg.policy` that are followed between the collects of ding_lite's own training loop.
+TRAINER_KEYS = ("learn.kl_early_stop", "learn.kl_adaptive", "learn.target_kl")
 EPISODE_ROWS = 32  # env steps in each environment between two reads of new parameters, if there is no n_sample
 
 
@@ -181,7 +183,7 @@ class RolloutDataset(IterableDataset[Any]):
         collector.envstep = self._envstep(place.world_size)
         policy = self.cfg.policy
         begins = self._counts[:, 0].sum() < policy.get("random_collect_size", 0) * policy.get("unroll_len", 1)
-        at_random = bool(begins) and not POLICY_REGISTRY.find(policy.type).transition_with_policy_data
+        at_random = bool(begins) and "logit" not in POLICY_REGISTRY.find(policy.type).stored_outputs
         block, figures = collector.collect(random=at_random)
         self._counts[place.worker] += torch.tensor([figures[key] for key in FIGURES], dtype=torch.float64)
         return block
@@ -296,7 +298,7 @@ def _check(policy: EasyDict, unit: str) -> None:
         return
     if "unroll_len" in policy:
         raise ConfigError(f"RolloutDataset: '{policy.type}' learns from sequences of steps: use unit='episode'.")
-    for path in POLICY_REGISTRY.find(policy.type).trainer_keys:
+    for path in TRAINER_KEYS:
         if value := get_key(policy, path):
             raise ConfigError(
                 f"policy.{path}={value!r} has an effect only in ding_lite's training loop, not in RolloutDataset: "

@@ -41,6 +41,14 @@ def obey_mask(logit: Logit, obs: Any) -> Logit:
     return logit.masked_fill(~allowed_actions(mask_XA), -torch.inf)
 
 
+def average_allowed(figures: dict[str, Tensor], obs: Any) -> dict[str, Tensor]:
+    """Return figures whose `q_value` is its mean if the observations have a mask: forbidden actions have -inf."""
+    q_value = figures.get("q_value")
+    if q_value is None or find_mask(obs) is None:
+        return figures
+    return figures | {"q_value": q_value.masked_fill(q_value.isneginf(), torch.nan).nanmean()}
+
+
 def allowed_actions(mask_XA: Tensor) -> Tensor:
     """Return which actions a mask allows, bool `[..., A]`; all of them in a row that allows nothing."""
     allowed_XA = mask_XA != 0

@@ -25,7 +25,7 @@ from ding_lite.multi_agent.model.agents import fold_agents, stand_ins
 from ding_lite.policy.base import Policy
 from ding_lite.torch_utils.minibatch import next_obs, rank_sizes
 from ding_lite.torch_utils.normalizer import GLOBAL, MASK, OBS_KEYS, STATE, active_agents
-from ding_lite.utils.registry import WRAPPER_REGISTRY
+from ding_lite.utils.registry import WRAPPER_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_map
 
 MODELS = {"vac": "mavac", "discrete_qac": "discrete_maqac"}  # instead of built-in models whose critic sees one agent
@@ -112,6 +112,15 @@ class AgentPolicy(Policy):
     """A policy of one agent for several, as the first base class of a class whose second one is the policy's."""
 
     multi_agent = True
+
+    @classmethod
+    def check_config(cls, cfg: EasyDict) -> None:
+        super().check_config(cfg)
+        if cfg.policy.other.get("eps", {}).get("spread"):
+            raise ConfigError(
+                "policy.other.eps.spread gives each environment its epsilon, but with policy.multi_agent=True each "
+                "agent explores for itself: leave one out."
+            )
 
     def __init__(self, cfg: EasyDict, *args: Any, **kwargs: Any) -> None:
         """Build the policy as `Policy` does."""

@@ -19,7 +19,6 @@ import torch
 from easydict import EasyDict
 from torch import Tensor, nn
 
-from ding_lite.model.masks import find_mask
 from ding_lite.model.noisy import exploring, noisy_layers
 from ding_lite.policy.checkpointed import Checkpointed, WeightAverage
 from ding_lite.policy.common_keys import (
@@ -68,20 +67,19 @@ class Policy(Checkpointed):
     config: ClassVar[dict[str, Any]] = COMMON_KEYS
     key_groups: ClassVar[Groups] = (SAMPLE_KEYS, LEARNING_RATE_KEYS)  # all groups that it has; subclasses replace it
     learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "replay"  # its source of samples
-    required_columns: ClassVar[tuple[str, ...]] = ("obs", "action", "reward", "next_obs", "done")  # of a data set
+    # what its losses read of a data set, which must have these columns; without `next_obs`, replay does not return it
+    required_columns: ClassVar[tuple[str, ...]] = ("obs", "action", "reward", "next_obs", "done")
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.Space,)  # action spaces that it supports
     multi_agent: ClassVar[bool] = False  # whether it needs several agents
     actor_mode: ClassVar[str | None] = None  # argument `mode` of its model when it acts without exploration
-    stored_outputs: ClassVar[tuple[str, ...]] = ()  # outputs of `_forward_collect` that replay stores, where they exist
-    transition_with_policy_data: ClassVar[bool] = False  # losses need what the policy predicted when it acted
+    # outputs of `_forward_collect` that replay stores, where they exist; with `logit`, the policy never acts at random
+    stored_outputs: ClassVar[tuple[str, ...]] = ()
     unit_actions: ClassVar[bool] = False  # whether all its continuous actions are between -1 and 1
     model_type: ClassVar[str] = ""  # name of the built-in model that it uses by default, see `default_model`
     model_attributes: ClassVar[tuple[str, ...]] = ()  # what its model must have: networks with optimizers, sizes
-    reads_next_obs: ClassVar[bool] = True  # whether its losses read `next_obs` of transitions from replay
     allows_lag: ClassVar[bool] = True  # whether it may learn from what an older policy played, see `collect.max_lag`
     remembers: bool = False  # whether its model has a state of each running episode, see `_play`
     logged_figures: ClassVar[tuple[str, ...]] = ()  # figures to log, besides losses, norms and learning rates
-    trainer_keys: ClassVar[tuple[str, ...]] = ()  # keys without effect in a `RolloutDataset`
     alarms: ClassVar[dict[str, tuple[float, str]]] = {}  # figures, the limits of their means, and what to do above them
 
     @classmethod
@@ -196,9 +194,6 @@ class Policy(Checkpointed):
         """Take one optimizer step on a batch, and return figures, see `_forward_learn`; a collective call."""
         self.schedules.set_numbers()
         output = self._forward_learn(self._ready(batch))
-        if "q_value" in output and find_mask(batch["obs"]) is not None:  # forbidden actions have the value -inf
-            q_value = output["q_value"]
-            output["q_value"] = q_value.masked_fill(q_value.isneginf(), torch.nan).nanmean()
         if self._drifting:
             networks.average_buffers(self._drifting)
         if self._average is not None:

@@ -163,7 +163,7 @@ class Experiment:
         """
         assert self._replay is not None
         replay, size = self._replay, self._setup.first_steps()
-        at_random = self.learner.train_iter == 0 and not self.policy.transition_with_policy_data
+        at_random = self.learner.train_iter == 0 and "logit" not in self.policy.stored_outputs
         # A signal may have interrupted the random steps of a run that is resumed.
         collected = self.collector.envstep if replay.ring.places_in_use else 0
         while collected < size and not self.collector.interrupted:

@@ -208,7 +208,7 @@ class RunSetup:
         cfg, policy = self.cfg, self.cfg.policy
         options = {key: value for key, value in policy.other.replay_buffer.items() if key != "type"}
         options |= {key: policy[key] for key in ("unroll_len", "burnin_step") if key in policy}
-        options |= {} if built.reads_next_obs else {"next_obs": False}
+        options |= {} if "next_obs" in built.required_columns else {"next_obs": False}
         if actors := policy.collect.actors:
             options["num_actors"] = actors // get_world_size()
         if options.get("device") == "cuda":

@@ -80,7 +80,6 @@ class HAPPOPolicy(ValuesInUnits, Policy):
     state_of_each = True  # it takes a global state of each agent, too
     actor_mode = "compute_actor"
     stored_outputs = ("logit", "value")
-    transition_with_policy_data = True
     _model: Any
     model_attributes = ("actors", "critic")
     logged_figures = ("policy_loss", "entropy", "approx_kl", "clipfrac", "factor", "explained_variance")

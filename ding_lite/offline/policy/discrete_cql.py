@@ -28,6 +28,7 @@ from easydict import EasyDict
 from torch import Tensor
 from torch.nn import functional
 
+from ding_lite.model.masks import average_allowed
 from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import DATASET_KEYS, LEARNING_RATE_KEYS, TARGET_KEYS
 from ding_lite.rl_utils.common import bootstrapped
@@ -86,4 +87,5 @@ class DiscreteCQLPolicy(Policy):
         q_BA = output["logit"]  # the means of the quantiles
         min_q_loss = functional.cross_entropy(q_BA, batch["action"])  # log sum_a exp Q(s, a) - Q(s, a of the data)
         loss = td_loss + self._cfg.learn.min_q_weight * min_q_loss
-        return loss, {"td_loss": td_loss.detach(), "min_q_loss": min_q_loss.detach(), "q_value": q_BA.detach()}
+        figures = {"td_loss": td_loss.detach(), "min_q_loss": min_q_loss.detach(), "q_value": q_BA.detach()}
+        return loss, average_allowed(figures, batch["obs"])

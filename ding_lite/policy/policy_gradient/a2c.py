@@ -65,7 +65,6 @@ class A2CPolicy(Policy):
     action_spaces = DISTRIBUTIONS
     actor_mode = "compute_actor"
     stored_outputs = ("logit", "value")
-    transition_with_policy_data = True
     logged_figures: ClassVar[tuple[str, ...]] = ("policy_loss", "value_loss", "entropy", "explained_variance")
 
     @classmethod

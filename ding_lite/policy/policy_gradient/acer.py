@@ -72,7 +72,6 @@ class ACERPolicy(Policy):
         ),
     )
     model_type = "acer"
-    transition_with_policy_data: ClassVar[bool] = True
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
     actor_mode = "compute_actor"
     stored_outputs = ("logit",)

@@ -107,10 +107,8 @@ class PPOPolicy(ValuesInUnits, Policy):
     action_spaces = DISTRIBUTIONS
     actor_mode = "compute_actor"
     stored_outputs = ("logit", "value", "prev_state", "logit_pretrained")
-    transition_with_policy_data = True
     recurrent: ClassVar[bool] = True  # whether its model may have a recurrent core
     _pretrained: nn.Module | None = None
-    trainer_keys: ClassVar[tuple[str, ...]] = ("learn.kl_early_stop", "learn.kl_adaptive", "learn.target_kl")
     logged_figures: ClassVar[tuple[str, ...]] = (
         *("policy_loss", "value_loss", "entropy", "explained_variance"),
         *("approx_kl", "clipfrac", "kl", "kl_div"),

@@ -47,7 +47,7 @@ class PPOOffPolicy(PPOPolicy):
         ),
     )
     learns_from = "replay"
-    reads_next_obs = False  # returns are estimated before samples are stored
+    required_columns = ("obs", "action", "reward", "done")  # returns are estimated before samples are stored
     recurrent = False
 
     def _get_train_sample(self, block: dict[str, Any]) -> dict[str, Any]:

@@ -55,7 +55,6 @@ class PPOPGPolicy(PGPolicy):
         ),
     )
     stored_outputs = ("logit",)
-    transition_with_policy_data = True
     logged_figures = (*PGPolicy.logged_figures, "approx_kl", "clipfrac")
 
     def _create_model(self) -> nn.Module:

@@ -29,6 +29,7 @@ import torch
 from easydict import EasyDict
 from torch import Tensor
 
+from ding_lite.model.masks import average_allowed
 from ding_lite.model.noisy import check_noisy, draw_noise, given_noise, request_noise
 from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import (
@@ -71,11 +72,6 @@ class DQNPolicy(Policy):
         model, noisy = cfg.policy.model, cfg.policy.get("noisy_net", False)  # a subclass may lack the key
         if model.get("noise", noisy) != noisy:
             raise ConfigError("policy.model.noise contradicts policy.noisy_net: set only policy.noisy_net.")
-        if cfg.policy.get("multi_agent") and cfg.policy.other.get("eps", {}).get("spread"):
-            raise ConfigError(
-                "policy.other.eps.spread gives each environment its epsilon, but with policy.multi_agent=True each "
-                "agent explores for itself: leave one out."
-            )
 
     def _create_model(self) -> torch.nn.Module:
         request_noise(self._cfg, self.default_model()[0])
@@ -145,7 +141,7 @@ class DQNPolicy(Policy):
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         output = self._optimizer.step(self._loss, batch)
         self._update_targets()
-        return output
+        return average_allowed(output, batch["obs"])
 
     def _init_collect(self) -> None:
         check_noisy(self._cfg, self._model)

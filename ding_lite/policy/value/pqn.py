@@ -68,7 +68,6 @@ class PQNPolicy(Policy):
     allows_lag = False
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
     stored_outputs = ("logit",)
-    transition_with_policy_data = True
     logged_figures: ClassVar[tuple[str, ...]] = ("q_value", "td_error", "explained_variance", "epsilon")
 
     @torch.no_grad()

@@ -30,6 +30,7 @@ import gymnasium
 import torch
 from torch import Tensor
 
+from ding_lite.model.masks import average_allowed
 from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import EPSILON_KEYS, REPLAY_KEYS
 from ding_lite.rl_utils.common import bootstrapped, pick, weighted_mean
@@ -103,7 +104,7 @@ class SQNPolicy(Policy):
         output = self._optimizers["q"].step(self._q_loss, batch)
         output |= self._optimizers["alpha"].step(self._alpha_loss, {"entropy": output["entropy"]})
         self._update_targets()
-        return output
+        return average_allowed(output, batch["obs"])
 
     def _state_dict_learn(self) -> dict[str, Any]:
         return super()._state_dict_learn() | {"alpha": self._alpha.state_dict()}
