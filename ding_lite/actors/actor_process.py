@@ -21,6 +21,7 @@ from ding_lite.envs import derive_seeds
 from ding_lite.envs.builders import find_builder
 from ding_lite.envs.wrappers import ENGINES
 from ding_lite.policy import Policy
+from ding_lite.policy.checkpointed import load_to_act
 from ding_lite.run.setup import RunSetup, policy_process
 from ding_lite.utils.checkpoint.file import to_arrays
 from ding_lite.utils.checkpoint.origin import library_versions
@@ -71,7 +72,7 @@ class Actor:
         """
         assert self._built is not None
         policy, collector = self._built
-        policy.load_to_act(request["numbers"] | {"model": tree_map(torch.from_numpy, weights)})
+        load_to_act(policy, request["numbers"] | {"model": tree_map(torch.from_numpy, weights)})
         if request["random_state"] is not None:
             set_random_state(request["random_state"])
         collector.envstep = request["envstep"]

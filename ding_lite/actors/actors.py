@@ -32,6 +32,7 @@ import torch
 
 from ding_lite.actors.actor_process import Actor, pack
 from ding_lite.policy import Policy
+from ding_lite.policy.checkpointed import state_to_act
 from ding_lite.run.experiment import NoEnvironments, Source
 from ding_lite.run.setup import RunSetup
 from ding_lite.run.summary import describe_collecting
@@ -152,7 +153,7 @@ class ActorCollector(NoEnvironments):
     def _begin(self, seats: list[Seat], random: bool) -> None:
         """Let actors play with the newest weights."""
         self._check_ray()
-        state, version = self._policy.state_to_act(), self._policy.iteration
+        state, version = state_to_act(self._policy), self._policy.iteration
         model = state.pop("model")
         if version != self._weights_version:
             self._weights, self._weights_version = self._ray.put(tree_map(to_numpy, dict(model))), version

@@ -36,7 +36,7 @@ from ding_lite.torch_utils.minibatch import minibatches, rank_sizes
 from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep, uses_ddp
-from ding_lite.torch_utils.precision import find_precision
+from ding_lite.torch_utils.precision import autocast, find_precision
 from ding_lite.torch_utils.switches import evaluated, frozen, set_training
 from ding_lite.torch_utils.target_network import TargetNetwork
 from ding_lite.utils.key import ConfigDict, Groups, declared_keys, default_values
@@ -136,6 +136,7 @@ class Policy(Checkpointed):
         self._eval_random = torch.Generator(self._device)  # its own: evaluating must not change what is learned
         # Of the running episodes of an evaluator and of a collector: trees of tensors `[N, ...]`; what is missing is 0.
         self._memory: dict[bool, dict[str, Any]] = {False: {}, True: {}}
+        self._acting: dict[str, nn.Module] = {}  # what acting needs besides the model, by name in checkpoints
         for field in enable_field:
             getattr(self, f"_init_{field}")()
         self.normalizer = Normalizer(None, None)
@@ -423,12 +424,6 @@ class Policy(Checkpointed):
         for target in self._target_networks.values():
             target.update()
 
-    def _autocast(self) -> AbstractContextManager[Any]:
-        """Return a context manager in which forward passes have the policy's precision."""
-        if self.precision == "float32":
-            return nullcontext()
-        return torch.autocast(self._device.type, torch.bfloat16)
-
     def _run(self, network: nn.Module, obs: Any, **kwargs: Any) -> Any:
         """Return a network's output for observations `[B, ...]`, arrays or tensors on any device.
 
@@ -440,7 +435,7 @@ class Policy(Checkpointed):
         return self._forward(network, obs, **kwargs)
 
     def _forward(self, network: nn.Module, obs: Any, **kwargs: Any) -> Any:
-        with self._autocast():
+        with autocast(self.precision, self._device):
             output = network(obs, **kwargs)
         return output if self.precision == "float32" else tree_map(Tensor.float, output)
 

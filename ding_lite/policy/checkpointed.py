@@ -27,6 +27,7 @@ class Checkpointed:
     _target_networks: dict[str, TargetNetwork]
     _average: WeightAverage | None
     _memory: dict[bool, dict[str, Any]]
+    _acting: dict[str, nn.Module]
     _device: torch.device
 
     def state_dict(self) -> dict[str, Any]:
@@ -47,21 +48,6 @@ class Checkpointed:
             self.schedules.load_state_dict(state["schedules"])
         if self._average is not None:
             self._average.load_state_dict(state.get("average") if goes_on else None)
-        self.normalizer.load(state.get("normalizer", {}))
-
-    def state_to_act(self) -> dict[str, Any]:
-        """Return what `load_to_act` restores, for a copy of this policy that collects."""
-        state = {"model": self._model.state_dict(), "schedules": self.schedules.state_dict()}
-        return state | {"normalizer": self.normalizer.state_dict()}
-
-    def load_to_act(self, state: dict[str, Any]) -> None:
-        """Restore what acting needs, for a policy that does not learn, from a state or a dict with `model` alone.
-
-        Averaged weights are preferred.
-        """
-        self._model.load_state_dict(_evaluated(state)["model"])
-        if "schedules" in state:  # exploration continues with the numbers that it had
-            self.schedules.load_state_dict(state["schedules"])
         self.normalizer.load(state.get("normalizer", {}))
 
     def local_state_dict(self) -> dict[str, Any]:
@@ -94,6 +80,30 @@ class Checkpointed:
         for name, target in self._target_networks.items():
             own = state["targets"][name] if name and "optimizer" in state else state
             target.load_state_dict(own if "optimizer" in state else {})
+
+
+def state_to_act(policy: Checkpointed) -> dict[str, Any]:
+    """Return what `load_to_act` restores, for a copy of this policy that collects."""
+    parts: dict[str, Any] = {
+        "model": policy._model,
+        "schedules": policy.schedules,
+        "normalizer": policy.normalizer,
+        **policy._acting,
+    }
+    return {name: part.state_dict() for name, part in parts.items()}
+
+
+def load_to_act(policy: Checkpointed, state: dict[str, Any]) -> None:
+    """Restore what acting needs, for a policy that does not learn, from a state or a dict with `model` alone.
+
+    Averaged weights are preferred.
+    """
+    policy._model.load_state_dict(_evaluated(state)["model"])
+    if "schedules" in state:  # exploration continues with the numbers that it had
+        policy.schedules.load_state_dict(state["schedules"])
+    policy.normalizer.load(state.get("normalizer", {}))
+    for name in policy._acting.keys() & state:
+        policy._acting[name].load_state_dict(state[name])
 
 
 def _evaluated(state: dict[str, Any]) -> dict[str, Any]:

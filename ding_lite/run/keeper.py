@@ -13,6 +13,7 @@ import torch
 from ding_lite.config import changed_values, save_config
 from ding_lite.envs.spaces import spec_state
 from ding_lite.policy import Policy
+from ding_lite.policy.checkpointed import load_to_act
 from ding_lite.run.reporter import RunReporter
 from ding_lite.run.setup import RunSetup
 from ding_lite.torch_utils import NonFiniteError
@@ -337,7 +338,7 @@ def load_model(policy: Policy, state: dict[str, Any], name: str) -> None:
     state = state.get("policy", state)
     with _fitting(name):
         _check_statistics(policy, state, name)
-        policy.load_to_act(state if "model" in state else {"model": state})
+        load_to_act(policy, state if "model" in state else {"model": state})
 
 
 def trained_env_steps(state: dict[str, Any]) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
 import torch
 
 
@@ -18,3 +21,8 @@ def find_precision(wanted: str, device: torch.device) -> str:
     if wanted != "auto":
         return wanted
     return "bf16" if multiplies_bf16(device) else "float32"
+
+
+def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
+    """Return a context manager in which forward passes have a precision that `find_precision` returned."""
+    return nullcontext() if precision == "float32" else torch.autocast(device.type, torch.bfloat16)

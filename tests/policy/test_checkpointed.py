@@ -13,7 +13,7 @@ from torch import nn
 
 import ding_lite
 from ding_lite.entry import evaluate_checkpoint, serial_pipeline
-from ding_lite.policy.checkpointed import WeightAverage
+from ding_lite.policy.checkpointed import WeightAverage, load_to_act
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from tests.distributed import parity
 from tests.policy.helpers import OURS, same_tree
@@ -77,7 +77,7 @@ def test_every_policy_evaluates_its_average_learns_as_without_it_and_loads_it(na
     for one in (policy, other):
         learn(one, play, [2])
     assert same_tree(policy.state_dict(), other.state_dict())
-    plain.load_to_act(state)
+    load_to_act(plain, state)
     assert same_tree(dict(plain.model.state_dict()), state["average"])
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ding_lite.config import compile_config
 from ding_lite.policy import DQNPolicy, Policy
+from ding_lite.policy.checkpointed import load_to_act
 from ding_lite.torch_utils.optimizer import OPTIMIZER_KEYS
 from ding_lite.utils.key import SECTIONS, Key, declared_keys, is_schedule, why_constant
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
@@ -96,7 +97,7 @@ def test_a_policy_that_only_acts_explores_with_the_numbers_of_its_checkpoint() -
     policy, other = (weighted(share=linear(0.0, 1.0, 10, "iteration")) for _ in range(2))
     for seed in range(4):
         forward(policy, seed)
-    other.load_to_act(policy.state_dict())
+    load_to_act(other, policy.state_dict())
     assert other.begin_collect(0) == {"share": pytest.approx(0.4)}
 
 

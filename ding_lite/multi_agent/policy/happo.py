@@ -91,6 +91,7 @@ class HAPPOPolicy(ValuesInUnits, Policy):
         """Build the policy as `Policy` does."""
         self._value_stats = ValueUnits(cfg.learn.value_norm)
         super().__init__(cfg, *args, **kwargs)
+        self._acting["value_stats"] = self._value_stats
 
     def _init_collect(self) -> None:
         self._value_stats.to(self._device)

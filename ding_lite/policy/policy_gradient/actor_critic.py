@@ -165,14 +165,6 @@ class ValuesInUnits(Checkpointed):
         super()._load_state_dict_learn(state)
         self._value_stats.load_state_dict(state["value_stats"])  # the model predicts returns in these units
 
-    def state_to_act(self) -> dict[str, Any]:
-        return super().state_to_act() | {"value_stats": self._value_stats.state_dict()}
-
-    def load_to_act(self, state: dict[str, Any]) -> None:
-        super().load_to_act(state)
-        if "value_stats" in state:
-            self._value_stats.load_state_dict(state["value_stats"])
-
 
 def normalize_advantages(batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return minibatches, in each of which `adv` has mean 0 and variance 1 over all ranks; one collective.

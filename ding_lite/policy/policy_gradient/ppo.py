@@ -125,6 +125,7 @@ class PPOPolicy(ValuesInUnits, Policy):
         self.remembers = find_core(cfg.model) is not None
         self._value_stats = ValueUnits(cfg.learn.value_norm)
         super().__init__(cfg, *args, **kwargs)
+        self._acting["value_stats"] = self._value_stats
         self._penalty = KLPenalty(self._cfg.learn, self.schedules)
 
     def _create_model(self) -> nn.Module:

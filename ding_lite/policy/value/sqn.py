@@ -76,7 +76,7 @@ class SQNPolicy(Policy):
                 f"policy.learn.target_entropy={largest} cannot be reached: the entropy of {num_actions} "
                 f"actions is at most {math.log(num_actions):.3f} nats: reduce it."
             )
-        self._alpha = Coefficient(learn.alpha).to(self._device, self._dtype)
+        self._acting["alpha"] = self._alpha = Coefficient(learn.alpha).to(self._device, self._dtype)
         self._add_optimizer("q", self._model, learn.learning_rate_q)
         self._add_optimizer("alpha", self._alpha, learn.learning_rate_alpha)
         self._target_model = self._add_target("q")
@@ -114,17 +114,9 @@ class SQNPolicy(Policy):
         if "optimizer" in state:
             self._alpha.load_state_dict(state["alpha"])
 
-    def state_to_act(self) -> dict[str, Any]:
-        return super().state_to_act() | {"alpha": self._alpha.state_dict()}
-
-    def load_to_act(self, state: dict[str, Any]) -> None:
-        super().load_to_act(state)
-        if "alpha" in state and hasattr(self, "_alpha"):  # a policy that only evaluates has no temperature
-            self._alpha.load_state_dict(state["alpha"])
-
     def _init_collect(self) -> None:
         if "q" not in self._optimizers:  # nothing is learned: the temperature is that of a loaded state
-            self._alpha = Coefficient(self._cfg.learn.alpha).to(self._device, self._dtype)
+            self._acting["alpha"] = self._alpha = Coefficient(self._cfg.learn.alpha).to(self._device, self._dtype)
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Tensor]:

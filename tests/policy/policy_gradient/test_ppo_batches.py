@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from ding_lite.policy.checkpointed import load_to_act, state_to_act
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
 from tests.distributed import parity
@@ -116,7 +117,7 @@ def test_a_copy_that_acts_stores_values_in_units_of_rewards(name: str) -> None:
             policy.learn(batch)
 
     learn_from(block["reward"] * 7.0 + 20.0)
-    actor.load_to_act(copy.deepcopy(policy.state_to_act()))
+    load_to_act(actor, copy.deepcopy(state_to_act(policy)))
     obs = tree_map(lambda leaf: leaf[0], block["obs"])
     played = actor.act(obs)["value"]
     with torch.no_grad():

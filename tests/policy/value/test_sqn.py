@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from ding_lite.policy import SQNPolicy
+from ding_lite.policy.checkpointed import load_to_act
 from tests.policy.helpers import OBS, make_cfg, parameter_hash
 from tests.policy.value.test_losses import table_batch, table_policy
 
@@ -44,7 +45,7 @@ def test_a_policy_that_only_acts_takes_the_learned_temperature_along(fields: tup
         learned.model.q[0, 0] = torch.tensor([0.0, LOG3 / 2])  # 1/4 and 3/4 at temperature 1/2
         learned._alpha.learned.fill_(math.log(0.5))
     acting = SQNPolicy(cfg, copy.deepcopy(table_policy("sqn").model), fields)
-    acting.load_to_act(learned.state_dict())
+    load_to_act(acting, learned.state_dict())
     assert parameter_hash(acting.model) == parameter_hash(learned.model)
     if "collect" in fields:
         torch.manual_seed(0)
