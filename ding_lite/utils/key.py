@@ -174,7 +174,8 @@ def declared_keys(cls: type, base: Mapping[str, Any] = {}) -> dict[str, Key]:
     """
     tree, before = merge_keys(base), dict[str, Key]()
     for owner in reversed(cls.__mro__):
-        groups = group_keys(owner) if "key_groups" in vars(owner) else before
+        groups, config = group_keys(owner) if "key_groups" in vars(owner) else before, vars(owner).get("config", {})
+        tree = merge_keys(tree, config)  # a first time, so that keys of groups come after those of the class
         for path in before.keys() - groups.keys():
             pop_key(tree, path)
             section = path.rpartition(".")[0]
@@ -183,7 +184,7 @@ def declared_keys(cls: type, base: Mapping[str, Any] = {}) -> dict[str, Key]:
         for path, key in groups.items():
             if key != before.get(path):
                 set_key(tree, path, key)
-        tree, before = merge_keys(tree, vars(owner).get("config", {})), groups
+        tree, before = merge_keys(tree, config), groups
     return dict(_flatten(tree, ""))
 
 
