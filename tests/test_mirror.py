@@ -39,8 +39,6 @@ COVERED = {
     "model/test_vac.py": ["model/actor_heads.py", "model/arguments.py", "model/common.py"],
     "policy/test_stdim.py": ["model/contrastive.py"],
     "policy/test_modes.py": ["torch_utils/switches.py"],
-    "rl_utils/test_distribution.py": ["rl_utils/compat.py"],
-    "rl_utils/test_losses.py": ["rl_utils/common.py"],
     "torch_utils/test_optimizer_step.py": [
         *("gpu/data_parallel.py", "torch_utils/eager.py", "torch_utils/optimizer.py")
     ],

@@ -19,11 +19,75 @@ from typing import TYPE_CHECKING
 from ding_lite.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ding_lite.rl_utils.categorical import categorical_projection as categorical_projection
-    from ding_lite.rl_utils.categorical import dist_1step_td_data as dist_1step_td_data
-    from ding_lite.rl_utils.categorical import dist_1step_td_error as dist_1step_td_error
-    from ding_lite.rl_utils.categorical import dist_nstep_td_data as dist_nstep_td_data
-    from ding_lite.rl_utils.categorical import dist_nstep_td_error as dist_nstep_td_error
+    from ding_lite.di_engine.losses.categorical import categorical_projection as categorical_projection
+    from ding_lite.di_engine.losses.categorical import dist_1step_td_data as dist_1step_td_data
+    from ding_lite.di_engine.losses.categorical import dist_1step_td_error as dist_1step_td_error
+    from ding_lite.di_engine.losses.categorical import dist_nstep_td_data as dist_nstep_td_data
+    from ding_lite.di_engine.losses.categorical import dist_nstep_td_error as dist_nstep_td_error
+    from ding_lite.di_engine.losses.lambda_returns import td_lambda_data as td_lambda_data
+    from ding_lite.di_engine.losses.lambda_returns import td_lambda_error as td_lambda_error
+    from ding_lite.di_engine.losses.lambda_returns import upgo_loss as upgo_loss
+    from ding_lite.di_engine.losses.lambda_returns import upgo_returns as upgo_returns
+    from ding_lite.di_engine.losses.names import ArgmaxSampler as ArgmaxSampler
+    from ding_lite.di_engine.losses.names import HybridDeterminsticSampler as HybridDeterminsticSampler
+    from ding_lite.di_engine.losses.names import HybridStochasticSampler as HybridStochasticSampler
+    from ding_lite.di_engine.losses.names import MultinomialSampler as MultinomialSampler
+    from ding_lite.di_engine.losses.names import MuSampler as MuSampler
+    from ding_lite.di_engine.losses.names import ReparameterizationSampler as ReparameterizationSampler
+    from ding_lite.di_engine.losses.names import a2c_error_continuous as a2c_error_continuous
+    from ding_lite.di_engine.losses.names import compute_importance_weights as compute_importance_weights
+    from ding_lite.di_engine.losses.names import get_epsilon_greedy_fn as get_epsilon_greedy_fn
+    from ding_lite.di_engine.losses.names import pg_error_continuous as pg_error_continuous
+    from ding_lite.di_engine.losses.names import ppo_data_continuous as ppo_data_continuous
+    from ding_lite.di_engine.losses.names import ppo_error_continuous as ppo_error_continuous
+    from ding_lite.di_engine.losses.names import ppo_policy_data_continuous as ppo_policy_data_continuous
+    from ding_lite.di_engine.losses.names import ppo_policy_error_continuous as ppo_policy_error_continuous
+    from ding_lite.di_engine.losses.names import vtrace_error_continuous_action as vtrace_error_continuous_action
+    from ding_lite.di_engine.losses.names import vtrace_error_discrete_action as vtrace_error_discrete_action
+    from ding_lite.di_engine.losses.ppo import a2c_data as a2c_data
+    from ding_lite.di_engine.losses.ppo import a2c_error as a2c_error
+    from ding_lite.di_engine.losses.ppo import a2c_loss as a2c_loss
+    from ding_lite.di_engine.losses.ppo import pg_data as pg_data
+    from ding_lite.di_engine.losses.ppo import pg_error as pg_error
+    from ding_lite.di_engine.losses.ppo import pg_loss as pg_loss
+    from ding_lite.di_engine.losses.ppo import ppo_data as ppo_data
+    from ding_lite.di_engine.losses.ppo import ppo_error as ppo_error
+    from ding_lite.di_engine.losses.ppo import ppo_info as ppo_info
+    from ding_lite.di_engine.losses.ppo import ppo_loss as ppo_loss
+    from ding_lite.di_engine.losses.ppo import ppo_policy_data as ppo_policy_data
+    from ding_lite.di_engine.losses.ppo import ppo_policy_error as ppo_policy_error
+    from ding_lite.di_engine.losses.ppo import ppo_policy_loss as ppo_policy_loss
+    from ding_lite.di_engine.losses.ppo import ppo_value_data as ppo_value_data
+    from ding_lite.di_engine.losses.ppo import ppo_value_error as ppo_value_error
+    from ding_lite.di_engine.losses.quantile import fqf_nstep_td_data as fqf_nstep_td_data
+    from ding_lite.di_engine.losses.quantile import fqf_nstep_td_error as fqf_nstep_td_error
+    from ding_lite.di_engine.losses.quantile import iqn_nstep_td_data as iqn_nstep_td_data
+    from ding_lite.di_engine.losses.quantile import iqn_nstep_td_error as iqn_nstep_td_error
+    from ding_lite.di_engine.losses.quantile import qrdqn_nstep_td_data as qrdqn_nstep_td_data
+    from ding_lite.di_engine.losses.quantile import qrdqn_nstep_td_error as qrdqn_nstep_td_error
+    from ding_lite.di_engine.losses.soft_q import m_q_1step_td_data as m_q_1step_td_data
+    from ding_lite.di_engine.losses.soft_q import m_q_1step_td_error as m_q_1step_td_error
+    from ding_lite.di_engine.losses.soft_q import q_nstep_sql_td_error as q_nstep_sql_td_error
+    from ding_lite.di_engine.losses.td import bdq_nstep_td_error as bdq_nstep_td_error
+    from ding_lite.di_engine.losses.td import inv_symlog as inv_symlog
+    from ding_lite.di_engine.losses.td import nstep_return as nstep_return
+    from ding_lite.di_engine.losses.td import nstep_return_data as nstep_return_data
+    from ding_lite.di_engine.losses.td import q_1step_td_data as q_1step_td_data
+    from ding_lite.di_engine.losses.td import q_1step_td_error as q_1step_td_error
+    from ding_lite.di_engine.losses.td import q_nstep_td_data as q_nstep_td_data
+    from ding_lite.di_engine.losses.td import q_nstep_td_error as q_nstep_td_error
+    from ding_lite.di_engine.losses.td import q_nstep_td_error_with_rescale as q_nstep_td_error_with_rescale
+    from ding_lite.di_engine.losses.td import q_v_1step_td_data as q_v_1step_td_data
+    from ding_lite.di_engine.losses.td import q_v_1step_td_error as q_v_1step_td_error
+    from ding_lite.di_engine.losses.td import symlog as symlog
+    from ding_lite.di_engine.losses.td import v_1step_td_data as v_1step_td_data
+    from ding_lite.di_engine.losses.td import v_1step_td_error as v_1step_td_error
+    from ding_lite.di_engine.losses.td import v_nstep_td_data as v_nstep_td_data
+    from ding_lite.di_engine.losses.td import v_nstep_td_error as v_nstep_td_error
+    from ding_lite.di_engine.losses.vtrace import acer_policy_error as acer_policy_error
+    from ding_lite.di_engine.losses.vtrace import acer_value_error as acer_value_error
+    from ding_lite.di_engine.losses.vtrace import vtrace_data as vtrace_data
+    from ding_lite.di_engine.losses.vtrace import vtrace_loss as vtrace_loss
     from ding_lite.rl_utils.categorical import project_distribution as project_distribution
     from ding_lite.rl_utils.common import bootstrapped as bootstrapped
     from ding_lite.rl_utils.common import discounts as discounts
@@ -31,22 +95,6 @@ if TYPE_CHECKING:
     from ding_lite.rl_utils.common import pick as pick
     from ding_lite.rl_utils.common import sum_of_means as sum_of_means
     from ding_lite.rl_utils.common import weighted_mean as weighted_mean
-    from ding_lite.rl_utils.compat import ArgmaxSampler as ArgmaxSampler
-    from ding_lite.rl_utils.compat import HybridDeterminsticSampler as HybridDeterminsticSampler
-    from ding_lite.rl_utils.compat import HybridStochasticSampler as HybridStochasticSampler
-    from ding_lite.rl_utils.compat import MultinomialSampler as MultinomialSampler
-    from ding_lite.rl_utils.compat import MuSampler as MuSampler
-    from ding_lite.rl_utils.compat import ReparameterizationSampler as ReparameterizationSampler
-    from ding_lite.rl_utils.compat import a2c_error_continuous as a2c_error_continuous
-    from ding_lite.rl_utils.compat import compute_importance_weights as compute_importance_weights
-    from ding_lite.rl_utils.compat import get_epsilon_greedy_fn as get_epsilon_greedy_fn
-    from ding_lite.rl_utils.compat import pg_error_continuous as pg_error_continuous
-    from ding_lite.rl_utils.compat import ppo_data_continuous as ppo_data_continuous
-    from ding_lite.rl_utils.compat import ppo_error_continuous as ppo_error_continuous
-    from ding_lite.rl_utils.compat import ppo_policy_data_continuous as ppo_policy_data_continuous
-    from ding_lite.rl_utils.compat import ppo_policy_error_continuous as ppo_policy_error_continuous
-    from ding_lite.rl_utils.compat import vtrace_error_continuous_action as vtrace_error_continuous_action
-    from ding_lite.rl_utils.compat import vtrace_error_discrete_action as vtrace_error_discrete_action
     from ding_lite.rl_utils.contrastive import info_nce as info_nce
     from ding_lite.rl_utils.distribution import entropy as entropy
     from ding_lite.rl_utils.distribution import kl_divergence as kl_divergence
@@ -60,29 +108,10 @@ if TYPE_CHECKING:
     from ding_lite.rl_utils.exploration import spread_epsilon as spread_epsilon
     from ding_lite.rl_utils.lambda_returns import generalized_lambda_returns as generalized_lambda_returns
     from ding_lite.rl_utils.lambda_returns import multistep_forward_view as multistep_forward_view
-    from ding_lite.rl_utils.lambda_returns import td_lambda_data as td_lambda_data
-    from ding_lite.rl_utils.lambda_returns import td_lambda_error as td_lambda_error
-    from ding_lite.rl_utils.lambda_returns import upgo_loss as upgo_loss
-    from ding_lite.rl_utils.lambda_returns import upgo_returns as upgo_returns
     from ding_lite.rl_utils.policy_gradient import first_episodes as first_episodes
     from ding_lite.rl_utils.policy_gradient import gae as gae
     from ding_lite.rl_utils.policy_gradient import gae_data as gae_data
-    from ding_lite.rl_utils.ppo import a2c_data as a2c_data
-    from ding_lite.rl_utils.ppo import a2c_error as a2c_error
-    from ding_lite.rl_utils.ppo import a2c_loss as a2c_loss
     from ding_lite.rl_utils.ppo import calculate_kl_div as calculate_kl_div
-    from ding_lite.rl_utils.ppo import pg_data as pg_data
-    from ding_lite.rl_utils.ppo import pg_error as pg_error
-    from ding_lite.rl_utils.ppo import pg_loss as pg_loss
-    from ding_lite.rl_utils.ppo import ppo_data as ppo_data
-    from ding_lite.rl_utils.ppo import ppo_error as ppo_error
-    from ding_lite.rl_utils.ppo import ppo_info as ppo_info
-    from ding_lite.rl_utils.ppo import ppo_loss as ppo_loss
-    from ding_lite.rl_utils.ppo import ppo_policy_data as ppo_policy_data
-    from ding_lite.rl_utils.ppo import ppo_policy_error as ppo_policy_error
-    from ding_lite.rl_utils.ppo import ppo_policy_loss as ppo_policy_loss
-    from ding_lite.rl_utils.ppo import ppo_value_data as ppo_value_data
-    from ding_lite.rl_utils.ppo import ppo_value_error as ppo_value_error
     from ding_lite.rl_utils.q_continuous import advantage_weight as advantage_weight
     from ding_lite.rl_utils.q_continuous import conservative_gap as conservative_gap
     from ding_lite.rl_utils.q_continuous import expectile_error as expectile_error
@@ -90,43 +119,14 @@ if TYPE_CHECKING:
     from ding_lite.rl_utils.q_continuous import td3_bc_actor_error as td3_bc_actor_error
     from ding_lite.rl_utils.q_continuous import temperature_error as temperature_error
     from ding_lite.rl_utils.quantile import fqf_calculate_fraction_loss as fqf_calculate_fraction_loss
-    from ding_lite.rl_utils.quantile import fqf_nstep_td_data as fqf_nstep_td_data
-    from ding_lite.rl_utils.quantile import fqf_nstep_td_error as fqf_nstep_td_error
-    from ding_lite.rl_utils.quantile import iqn_nstep_td_data as iqn_nstep_td_data
-    from ding_lite.rl_utils.quantile import iqn_nstep_td_error as iqn_nstep_td_error
-    from ding_lite.rl_utils.quantile import qrdqn_nstep_td_data as qrdqn_nstep_td_data
-    from ding_lite.rl_utils.quantile import qrdqn_nstep_td_error as qrdqn_nstep_td_error
+    from ding_lite.rl_utils.rescaling import value_inv_transform as value_inv_transform
+    from ding_lite.rl_utils.rescaling import value_transform as value_transform
     from ding_lite.rl_utils.soft_q import epsilon_softmax as epsilon_softmax
-    from ding_lite.rl_utils.soft_q import m_q_1step_td_data as m_q_1step_td_data
-    from ding_lite.rl_utils.soft_q import m_q_1step_td_error as m_q_1step_td_error
-    from ding_lite.rl_utils.soft_q import q_nstep_sql_td_error as q_nstep_sql_td_error
     from ding_lite.rl_utils.soft_q import soft_policy_value as soft_policy_value
     from ding_lite.rl_utils.soft_q import soft_value as soft_value
-    from ding_lite.rl_utils.td import bdq_nstep_td_error as bdq_nstep_td_error
-    from ding_lite.rl_utils.td import inv_symlog as inv_symlog
-    from ding_lite.rl_utils.td import nstep_return as nstep_return
-    from ding_lite.rl_utils.td import nstep_return_data as nstep_return_data
-    from ding_lite.rl_utils.td import q_1step_td_data as q_1step_td_data
-    from ding_lite.rl_utils.td import q_1step_td_error as q_1step_td_error
-    from ding_lite.rl_utils.td import q_nstep_td_data as q_nstep_td_data
-    from ding_lite.rl_utils.td import q_nstep_td_error as q_nstep_td_error
-    from ding_lite.rl_utils.td import q_nstep_td_error_with_rescale as q_nstep_td_error_with_rescale
-    from ding_lite.rl_utils.td import q_v_1step_td_data as q_v_1step_td_data
-    from ding_lite.rl_utils.td import q_v_1step_td_error as q_v_1step_td_error
-    from ding_lite.rl_utils.td import symlog as symlog
-    from ding_lite.rl_utils.td import v_1step_td_data as v_1step_td_data
-    from ding_lite.rl_utils.td import v_1step_td_error as v_1step_td_error
-    from ding_lite.rl_utils.td import v_nstep_td_data as v_nstep_td_data
-    from ding_lite.rl_utils.td import v_nstep_td_error as v_nstep_td_error
-    from ding_lite.rl_utils.td import value_inv_transform as value_inv_transform
-    from ding_lite.rl_utils.td import value_transform as value_transform
-    from ding_lite.rl_utils.vtrace import acer_policy_error as acer_policy_error
     from ding_lite.rl_utils.vtrace import acer_trust_region_update as acer_trust_region_update
-    from ding_lite.rl_utils.vtrace import acer_value_error as acer_value_error
     from ding_lite.rl_utils.vtrace import compute_q_retraces as compute_q_retraces
     from ding_lite.rl_utils.vtrace import vtrace_advantage as vtrace_advantage
-    from ding_lite.rl_utils.vtrace import vtrace_data as vtrace_data
-    from ding_lite.rl_utils.vtrace import vtrace_loss as vtrace_loss
     from ding_lite.rl_utils.vtrace import vtrace_nstep_return as vtrace_nstep_return
 else:
     __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -9,13 +9,6 @@ import torch
 from torch import Tensor, distributions, tensor
 
 from ding_lite.rl_utils import (
-    ArgmaxSampler,
-    HybridDeterminsticSampler,
-    HybridStochasticSampler,
-    MultinomialSampler,
-    MuSampler,
-    ReparameterizationSampler,
-    compute_importance_weights,
     entropy,
     kl_divergence,
     log_prob,
@@ -121,7 +114,6 @@ def test_samples_carry_no_gradient() -> None:
     logit["mu"].requires_grad_()
     drawn: Any = sample(logit)
     assert not drawn.requires_grad
-    assert ReparameterizationSampler()(logit).requires_grad
 
 
 def test_the_mode_is_the_argmax_or_the_mean() -> None:
@@ -130,37 +122,6 @@ def test_the_mode_is_the_argmax_or_the_mean() -> None:
     assert chosen["action_type"].tolist() == logit["action_type"].argmax(-1).tolist()
     torch.testing.assert_close(mode(logit["action_type"]), chosen["action_type"], rtol=0.0, atol=0.0)
     assert torch.equal(chosen["action_args"], logit["action_args"]["mu"])
-
-
-def test_samplers_are_the_functions_above() -> None:
-    logit = hybrid(3, seed=1)
-    part, args = logit["action_type"], logit["action_args"]
-    torch.testing.assert_close(ArgmaxSampler()(part), mode(part), rtol=0.0, atol=0.0)
-    assert torch.equal(MuSampler()(args), args["mu"])
-    torch.testing.assert_close(HybridDeterminsticSampler()(logit), mode(logit))
-    samplers: tuple[tuple[Any, Any], ...] = (
-        (MultinomialSampler(), part), (ReparameterizationSampler(), args), (HybridStochasticSampler(), logit),
-    )  # fmt: skip
-    for sampler, value in samplers:
-        torch.manual_seed(7)
-        drawn = sampler(value)
-        torch.manual_seed(7)
-        torch.testing.assert_close(drawn, sample(value), rtol=0.0, atol=0.0)
-
-
-def test_importance_weights_by_hand() -> None:
-    # target 1/4, 3/4, behaviour 1/2, 1/2: ratios 1/2 and 3/2
-    target, behaviour = tensor([[0.0, math.log(3.0)]] * 2), torch.zeros(2, 2)
-    target.requires_grad_()
-    weight = compute_importance_weights(target, behaviour, tensor([0, 1]))
-    torch.testing.assert_close(weight, tensor([0.5, 1.5]))
-    assert not weight.requires_grad
-    assert compute_importance_weights(target, behaviour, tensor([0, 1]), requires_grad=True).requires_grad
-    logit = normal(2, 3, seed=1)
-    same = compute_importance_weights(logit, logit, logit["mu"], "continuous")
-    torch.testing.assert_close(same, torch.ones(2, dtype=torch.float64))
-    with pytest.raises(ValueError, match="continuous"):
-        compute_importance_weights(target, behaviour, tensor([0, 1]), "continuous")
 
 
 def test_what_does_not_fit_is_refused() -> None:

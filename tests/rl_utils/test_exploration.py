@@ -1,27 +1,24 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import pytest
 import torch
 
-from ding_lite.rl_utils import epsilon_at, epsilon_greedy, get_epsilon_greedy_fn, spread_epsilon
+from ding_lite.rl_utils import epsilon_at, epsilon_greedy, spread_epsilon
 
 
-def test_schedules_by_hand_and_as_di_engines_functions_of_the_step() -> None:
+def test_schedules_by_hand() -> None:
     linear = [epsilon_at(step, 1.0, 0.2, 100, "linear") for step in (0, 50, 100, 1000)]
     assert linear == pytest.approx([1.0, 0.6, 0.2, 0.2])
-    epsilon = get_epsilon_greedy_fn(0.9, 0.1, 100, "exp")
-    assert [epsilon(step) for step in (0, 100)] == pytest.approx([0.9, 0.1 + 0.8 / math.e])
-    assert epsilon(7) == epsilon_at(7, 0.9, 0.1, 100, "exp")
+    exponential = [epsilon_at(step, 0.9, 0.1, 100, "exp") for step in (0, 100)]
+    assert exponential == pytest.approx([0.9, 0.1 + 0.8 / math.e])
 
 
 @pytest.mark.parametrize(("kind", "decay"), [("step", 10), ("linear", 0)])
 def test_schedules_that_make_no_sense_are_refused(kind: str, decay: int) -> None:
-    for refused in (get_epsilon_greedy_fn, partial(epsilon_at, 0)):
-        with pytest.raises(ValueError, match="epsilon"):
-            refused(1.0, 0.1, decay, kind)
+    with pytest.raises(ValueError, match="epsilon"):
+        epsilon_at(0, 1.0, 0.1, decay, kind)
 
 
 def test_exploration_is_drawn_for_each_environment() -> None:

@@ -1,6 +1,6 @@
-"""Names of DI-engine that this package itself does not use, for code that was written for DI-engine.
+"""Second names of losses, by the kind of action, and DI-engine's classes that choose actions.
 
-In the other modules, one function handles discrete, continuous and hybrid actions, see `distribution.py`.
+Elsewhere one function handles discrete, continuous and hybrid actions, see `rl_utils/distribution.py`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ding_lite.rl_utils.distribution import Action, Logit, log_prob, mode, sample
-from ding_lite.rl_utils.exploration import epsilon_at
-from ding_lite.rl_utils.ppo import (
+from ding_lite.di_engine.losses.ppo import (
     a2c_error,
     pg_error,
     ppo_error,
@@ -23,7 +21,9 @@ from ding_lite.rl_utils.ppo import (
     ppo_policy_error,
     ppo_policy_loss,
 )
-from ding_lite.rl_utils.vtrace import vtrace_error
+from ding_lite.di_engine.losses.vtrace import vtrace_error
+from ding_lite.rl_utils.distribution import Action, Logit, log_prob, mode, sample
+from ding_lite.rl_utils.exploration import epsilon_at
 
 # Losses with a name for each kind of action.
 

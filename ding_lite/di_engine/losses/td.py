@@ -1,6 +1,6 @@
-"""Temporal-difference losses of the values of states and of discrete actions, and functions that rescale values.
+"""Temporal-difference losses of the values of states and of discrete actions, with DI-engine's names and arguments.
 
-The package's docstring explains the arguments that the functions have in common.
+The docstring of `rl_utils` explains the arguments that the functions have in common.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ding_lite.rl_utils.common import check_same_shape, discounts, nstep_sums, pick, weighted_mean
+from ding_lite.rl_utils.rescaling import value_inv_transform, value_transform
 
 Criterion = Callable[..., Tensor]
 
@@ -111,25 +112,6 @@ def criterion_values(criterion: Criterion, prediction: Tensor, target: Tensor) -
     if values.shape != prediction.shape:
         raise ValueError(f"criterion must return one value per element: create {criterion} with reduction='none'")
     return values
-
-
-def value_transform(x: Tensor, eps: float = 1e-2) -> Tensor:
-    """Return h(x) = sign(x) (sqrt(|x| + 1) - 1) + eps x (Pohlen et al. 2018, arXiv:1805.11593, prop. A.2).
-
-    Args:
-        x: any shape.
-        eps: smallest slope of h, so that its inverse is Lipschitz continuous.
-    """
-    return x.sign() * ((x.abs() + 1.0).sqrt() - 1.0) + eps * x
-
-
-def value_inv_transform(x: Tensor, eps: float = 1e-2) -> Tensor:
-    """Return the inverse of `value_transform` with the same eps, above 0.
-
-    h^-1(x) = sign(x) (((sqrt(1 + 4 eps (|x| + 1 + eps)) - 1) / (2 eps))^2 - 1)
-    """
-    root = ((1.0 + 4.0 * eps * (x.abs() + 1.0 + eps)).sqrt() - 1.0) / (2.0 * eps)
-    return x.sign() * (root.square() - 1.0)
 
 
 def symlog(x: Tensor) -> Tensor:

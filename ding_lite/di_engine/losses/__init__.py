@@ -1,0 +1,1 @@
+"""Losses of DI-engine with its names and named tuples, by family as the files of `rl_utils`."""
