@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ding_lite.model import DQN
-from ding_lite.model.masks import allowed_mean, obey_mask
+from ding_lite.model.masks import allowed_mean, average_allowed, obey_mask
 from ding_lite.utils.registry import ConfigError
 
 NEVER = -torch.inf
@@ -21,6 +21,17 @@ def test_forbidden_actions_are_minus_infinity_unless_nothing_is_allowed() -> Non
         [[0, NEVER, 2], [3, 4, 5]]
     ]
     assert obey_mask(logit, obs["x"]) is obey_mask(logit, {"x": obs["x"]}) is logit
+
+
+def test_the_mean_of_action_values_is_that_of_allowed_actions() -> None:
+    figures, obs = (
+        {"q_value": torch.tensor([[1.0, NEVER, 6.0], [2.0, NEVER, NEVER]]), "loss": torch.ones(())},
+        torch.zeros(2, 4),
+    )
+    assert average_allowed(figures, obs) is figures
+    found = average_allowed(figures, {"action_mask": torch.tensor([[1, 0, 1], [1, 0, 0]])})
+    assert {key: value.item() for key, value in found.items()} == {"q_value": 3.0, "loss": 1.0}  # (1 + 6 + 2) / 3
+    assert average_allowed({"loss": figures["loss"]}, {"action_mask": torch.ones(1, 3)}).keys() == {"loss"}
 
 
 def test_the_mean_of_advantages_is_that_of_allowed_actions() -> None:
