@@ -88,7 +88,8 @@ class Reader(ast.NodeVisitor):
         return None if section is None else f"{section}.{name}".lstrip(".")
 
     def visit(self, node: ast.AST) -> None:
-        if not isinstance(node, ast.Name) and (path := self.path(node)):
+        is_written = isinstance(getattr(node, "ctx", None), ast.Store)
+        if not is_written and not isinstance(node, ast.Name) and (path := self.path(node)):
             self.found.append((path, isinstance(node, ast.Call | ast.Compare), self.guarded))
         match node:
             case ast.If(test, first, rest) | ast.IfExp(test, first, rest):
@@ -211,6 +212,7 @@ class WrongPolicy(RecurrentPolicy, DQNPolicy):
         number = cfg.direct * learn.batch_size * learn["subscript"] + self._of_method(batch)
         if "absent" in cfg and cfg.absent > cfg.guarded:
             number += cfg.also_guarded
+        cfg.written = number
         return self._priority(number), {}
 
     def _of_method(self, batch: dict[str, Any]) -> Any:
