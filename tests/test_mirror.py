@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from ding_lite.multi_agent.rows import MODELS as OF_AGENTS
 from ding_lite.utils.registry import MODEL_REGISTRY, POLICY_REGISTRY
 from tests.algorithms import ALGORITHMS
 
@@ -50,8 +51,8 @@ COVERED = {
 OF_POLICIES = {path_of(POLICY_REGISTRY.find(name)): each.tests for name, each in ALGORITHMS.items() if each.tests}
 MODELS = {
     path_of(MODEL_REGISTRY.find(model))
-    for cls in map(POLICY_REGISTRY.find, ALGORITHMS)
-    for model in (cls.default_model()[0], cls.agents_model_type)
+    for name in (object.__new__(POLICY_REGISTRY.find(policy)).default_model()[0] for policy in ALGORITHMS)
+    for model in (name, OF_AGENTS.get(name))
     if model
 }
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if not path.name.startswith("__"))
