@@ -30,10 +30,6 @@ def read_tables() -> tuple[set[str], dict[str, set[str]]]:
 KERNEL, ALLOWED = read_tables()
 # Rooms that a function of the kernel imports, and what asks for them.
 ON_DEMAND = {
-    ("policy/base.py", "gpu"): "policy.cuda_graph, policy.ddp.sync_batchnorm",
-    ("policy/common_keys.py", "gpu"): "policy.data_parallel",
-    ("run/setup.py", "gpu"): "policy.cuda_graph",
-    ("torch_utils/optimizer_step.py", "gpu"): "policy.data_parallel, policy.compile, policy.cuda_graph",
     ("envs/vector_env.py", "trained"): "env.replay_path",
     ("worker/replay/buffer.py", "actors"): "policy.collect.actors",
 }

@@ -41,7 +41,7 @@ COVERED = {
     "policy/test_stdim.py": ["model/contrastive.py"],
     "policy/test_modes.py": ["torch_utils/switches.py"],
     "torch_utils/test_optimizer_step.py": [
-        *("gpu/data_parallel.py", "torch_utils/eager.py", "torch_utils/optimizer.py")
+        *("torch_utils/data_parallel.py", "torch_utils/optimizer.py", "torch_utils/optimizer.py")
     ],
     "utils/ranks/test_context.py": [
         *("utils/ranks/flat_parameters.py", "utils/ranks/gradient_mean.py", "utils/ranks/launch_environment.py"),

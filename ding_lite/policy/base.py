@@ -32,10 +32,12 @@ from ding_lite.policy.schedules import Schedules
 from ding_lite.rl_utils.distribution import mode
 from ding_lite.rl_utils.exploration import epsilon_at
 from ding_lite.torch_utils import networks
+from ding_lite.torch_utils.cuda_graph import CudaGraphs
+from ding_lite.torch_utils.data_parallel import synchronize_batchnorm, uses_ddp
 from ding_lite.torch_utils.minibatch import minibatches, rank_sizes
 from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.torch_utils.optimizer import Trained
-from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep, uses_ddp
+from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
 from ding_lite.torch_utils.precision import autocast, find_precision
 from ding_lite.torch_utils.switches import evaluated, frozen, set_training
 from ding_lite.torch_utils.target_network import TargetNetwork
@@ -124,8 +126,6 @@ class Policy(Checkpointed):
         self._model = (model if model is not None else self._create_model()).to(self._device)
         check_attributes(self)
         if uses_ddp(cfg) and cfg.ddp.sync_batchnorm:
-            from ding_lite.gpu.data_parallel import synchronize_batchnorm  # noqa: PLC0415
-
             self._model = synchronize_batchnorm(self._model)
         self._model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub does not declare it
         self._dtype = next(self._model.parameters()).dtype
@@ -149,11 +149,7 @@ class Policy(Checkpointed):
         self._noisy = list(noisy_layers(self._model).values())
         # Noisy layers draw noise only while the policy explores, which a graph would not notice.
         replays = on_gpu and cfg.cuda_graph == "auto" and not self._noisy
-        self._graphs: Any = None
-        if replays:
-            from ding_lite.gpu.cuda_graph import CudaGraphs  # noqa: PLC0415
-
-            self._graphs = CudaGraphs(self, *self._modules)
+        self._graphs = CudaGraphs(self, *self._modules) if replays else None
 
     def _create_model(self) -> nn.Module:
         """Return a new model. Only here, parameters are initialised: not those of a model that the user passes."""
@@ -216,7 +212,7 @@ class Policy(Checkpointed):
     def weigh(self, weight: float) -> None:
         """Set the weight of this rank's batches in the joined ones, see `OptimizerStep.weight`."""
         for step in self._optimizers.values():
-            step.way.weight = weight
+            step.weight = weight
 
     def finish(self) -> None:
         """Complete the check of the last step of a series, see `OptimizerStep.finish`."""

@@ -6,12 +6,11 @@ from, `SAMPLE_KEYS` or `ROLLOUT_KEYS`, `EPISODE_KEYS`, `REPLAY_KEYS` or `DATASET
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
-import torch
 from easydict import EasyDict
 
+from ding_lite.torch_utils.data_parallel import check_data_parallel
 from ding_lite.torch_utils.optimizer import LEARNING_RATE, OPTIMIZER_KEYS, check_optimizer
 from ding_lite.utils.key import Key, declared_keys, default_values, merge_keys, with_option
 from ding_lite.utils.registry import REWARD_MODEL_REGISTRY, ConfigError
@@ -305,7 +304,7 @@ def check_common_keys(cfg: EasyDict, defaults: EasyDict) -> None:
         ConfigError: a value is unknown, out of range, or contradicts another one.
     """
     policy, learn = cfg.policy, cfg.policy.learn
-    _check_ways(policy, defaults.ddp)
+    check_data_parallel(policy, defaults.ddp)
     check_optimizer("policy.learn", learn, defaults.learn)
     if "optimizer" in cfg.get("reward_model", {}):
         own = default_values(declared_keys(REWARD_MODEL_REGISTRY.find(cfg.reward_model.type)))
@@ -338,29 +337,3 @@ def check_actors(policy: EasyDict, replays: bool, allows_lag: bool) -> None:
             f"policy.collect.max_lag={collect.max_lag}: policy '{policy.type}' is strictly on-policy and must learn "
             "from what its newest weights played: set it to 0, or use 'ppo' or 'impala'."
         )
-
-
-def _check_ways(policy: EasyDict, defaults: EasyDict) -> None:
-    """Check which way gradients are computed: `data_parallel`, `ddp` and `compile` of `cfg.policy`.
-
-    Raises:
-        ConfigError: a value has no effect, contradicts another one, or needs a GPU or a newer torch.
-    """
-    ddp = policy.ddp
-    if policy.compile and "isolate_recompiles" not in inspect.signature(torch.compile).parameters:
-        raise ConfigError(f"policy.compile=True needs torch 2.13 or newer, got {torch.__version__}: update torch.")
-    if policy.compile and (policy.data_parallel == "ddp" or not policy.bp_update_sync):
-        raise ConfigError(
-            "policy.compile=True computes all gradients at once, so nothing can be averaged meanwhile: set "
-            "policy.data_parallel='flat' and policy.bp_update_sync=True, or policy.compile=False."
-        )
-    if policy.data_parallel == "flat":
-        for key in [key for key in defaults if ddp[key] != defaults[key]]:
-            raise ConfigError(
-                f"policy.ddp.{key}={ddp[key]!r} has an effect only with policy.data_parallel='ddp': set that too, or "
-                "leave this key out."
-            )
-    else:
-        from ding_lite.gpu.data_parallel import check_ddp  # noqa: PLC0415
-
-        check_ddp(policy)

@@ -93,7 +93,7 @@ def embed(policy: Policy, batch: dict[str, Any]) -> tuple[Tensor, Tensor]:
     """
     pair_B2F = encode(policy, batch)
     if "others" in batch:
-        scale, features = get_world_size() / policy._optimizer.way.weight, pair_B2F.detach()
+        scale, features = get_world_size() / policy._optimizer.weight, pair_B2F.detach()
         own_B2F = features + scale * (pair_B2F - features)  # changes the gradient alone
         pair_B2F = torch.cat([own_B2F, batch["others"]])
     aux_model: Any = policy.model.aux_model

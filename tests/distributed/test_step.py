@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ding_lite.gpu.data_parallel import OverlappedLoss
 from ding_lite.policy import DQNPolicy
 from ding_lite.utils import get_rank
 from ding_lite.utils.ranks import machine_group as groups
@@ -86,7 +85,7 @@ def look_at_networks() -> dict[str, Any]:
     for name, groups.create_memory in {"shared": create_memory, "sent": lambda length: None}.items():
         for sync in (True, False):
             optimizer = make_policy("multi_gpu=True", f"bp_update_sync={sync}")._optimizer
-            found["overlaps"][f"{name} {sync}"] = (optimizer.flat.is_shared, isinstance(optimizer.way, OverlappedLoss))
+            found["overlaps"][f"{name} {sync}"] = (optimizer.flat.is_shared, optimizer.overlaps)
     groups.create_memory = create_memory
     found["turns"] = {}
     for way, overrides in WAYS.items():

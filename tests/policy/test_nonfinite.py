@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy import DQNPolicy
-from ding_lite.torch_utils.nonfinite import NonFiniteError, StepCheck, describe
+from ding_lite.torch_utils.nonfinite import NonFiniteError, describe
+from ding_lite.torch_utils.optimizer_step import StepCheck
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.registry import POLICY_REGISTRY, UserError
 from ding_lite.worker import Learner
@@ -57,8 +58,7 @@ class Lagging(StepCheck):
 
 def lagging(*overrides: str) -> DQNPolicy:
     policy = trained(*overrides)
-    optimizer = policy._optimizer
-    optimizer.check = optimizer.way._check = Lagging(policy.current_config.learn.on_nonfinite, policy.model)
+    policy._optimizer.check = Lagging(policy.current_config.learn.on_nonfinite, policy.model)
     return policy
 
 

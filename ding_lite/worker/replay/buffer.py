@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from ding_lite.rl_utils.common import discounts, nstep_sums
+from ding_lite.torch_utils.cuda_graph import CudaGraphs
 from ding_lite.utils.registry import BUFFER_REGISTRY, ConfigError
 from ding_lite.utils.schedule import Scheduled
 from ding_lite.utils.tree import tree_map
@@ -56,15 +57,15 @@ class ReplayBuffer:
         batch_device: the device of the batches; None: the ring's device.
 
     Attributes:
-        graphs: two `CudaGraphs`, which gather the batches of a `View.joined` on a GPU, in turn: the error message about
-            a step, which is known during the next one, describes its batch. None: every kernel is launched.
+        graphs: gather the batches of a `View.joined` on a GPU, in turn: the error message about a step, which is known
+            during the next one, describes its batch. None: every kernel is launched.
 
     Raises:
         ConfigError: the ring has too few rows for one sample.
     """
 
     config: ClassVar[dict[str, Any]] = dict()
-    graphs: Any = None
+    graphs: tuple[CudaGraphs, CudaGraphs] | None = None
 
     def __init__(
         self, ring: Ring, sampler: Sampler, view: View, batch_device: torch.device | str | None = None

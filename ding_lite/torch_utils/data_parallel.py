@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import DDPCommHookType, register_ddp_comm_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from ding_lite.torch_utils.eager import Eager, checked_output
 from ding_lite.torch_utils.optimizer import Loss
-from ding_lite.utils.ranks.collectives import await_gpu
+from ding_lite.utils.ranks.collectives import await_gpu, get_world_size
+from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.ranks.heartbeat import waiting
 from ding_lite.utils.registry import ConfigError
 
@@ -25,19 +25,30 @@ COMM_HOOKS = {"fp16": "FP16_COMPRESS", "bf16": "BF16_COMPRESS", "powersgd": "POW
 GPU_ONLY = {"sync_batchnorm": True, "comm_hook": "bf16"}  # values of `policy.ddp` that need a GPU
 
 
-class OverlappedLoss(Eager):
+def choose_overlap(cfg: EasyDict, flat: FlatParameters) -> bool:
+    """Return whether `OverlappedLoss` averages this flat gradient.
+
+    It does if `policy.data_parallel` is 'ddp'. It also does if `policy.bp_update_sync` is False and gradients are sent
+    in messages. Ranks that share memory send none, so backward has nothing to overlap with.
+    """
+    sends = cfg.multi_gpu and get_world_size() > 1 and not flat.is_shared
+    return uses_ddp(cfg) or (sends and not cfg.get("bp_update_sync", True))
+
+
+def uses_ddp(cfg: EasyDict) -> bool:
+    """Return whether DistributedDataParallel is configured and there are several processes; `cfg` is `cfg.policy`."""
+    return cfg.get("data_parallel") == "ddp" and get_world_size() > 1
+
+
+class OverlappedLoss:
     """Losses whose backward pass averages the gradients of `FlatParameters` over all ranks, in place.
 
     DistributedDataParallel wraps a module whose forward pass computes the loss, so policies need no change.
     """
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._held: list[Any] = []  # the group and the wrapped module, from the first step on
-
-    def _wrap(self) -> None:
+    def __init__(self, network: nn.Module, cfg: EasyDict, flat: FlatParameters) -> None:
         known = inspect.signature(DistributedDataParallel).parameters
-        chosen = self._cfg.get("ddp", {}) if self._cfg.get("data_parallel") == "ddp" else {}
+        chosen = cfg.get("ddp", {}) if uses_ddp(cfg) else {}
         options: dict[str, Any] = {
             "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers": False,  # torch 2.13
             "init_sync": False,  # the policy broadcasts all its networks when they are built
@@ -45,26 +56,23 @@ class OverlappedLoss(Eager):
             "find_unused_parameters": chosen.get("find_unused_parameters", True),
             "static_graph": chosen.get("static_graph", False),
         }
-        ddp = DistributedDataParallel(_LossModule(self._network), **options)
+        ddp = DistributedDataParallel(_LossModule(network), **options)
         if hook := chosen.get("comm_hook"):
             register_ddp_comm_hook(DDPCommHookType[COMM_HOOKS[hook]], ddp, dist.group.WORLD)
-        self._held += [dist.group.WORLD, ddp]
+        self._flat = flat
+        self._held: list[Any] = [dist.group.WORLD, ddp]
         weakref.finalize(self, _free, self._held)
 
-    def gradient(self, loss_of: Loss, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Do what `Eager` does.
+    def __call__(self, loss: Loss, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss of a batch and detached figures."""
+        return self._held[1](loss, batch)
+
+    def backward(self, loss: Tensor) -> None:
+        """Compute the gradients of a loss and average them over all ranks; a collective call.
 
         Raises:
             ConfigError: this rank's loss does not use all parameters, and the config does not allow this.
         """
-        if not self._held:
-            self._wrap()
-        loss, figures = checked_output(self._held[1](loss_of, batch), loss_of, has_gradient=False)
-        self._begin(batch, figures, loss)
-        self._backward(loss if self.weight == 1.0 else loss * self.weight)
-        return loss, figures
-
-    def _backward(self, loss: Tensor) -> None:
         with waiting():
             loss.backward()
             try:
@@ -115,13 +123,27 @@ def synchronize_batchnorm(model: nn.Module) -> nn.Module:
     return model
 
 
-def check_ddp(policy: EasyDict) -> None:
-    """Check `ddp` of `cfg.policy`.
+def check_data_parallel(policy: EasyDict, defaults: EasyDict) -> None:
+    """Check `data_parallel`, `ddp` and `compile` of `cfg.policy`.
 
     Raises:
-        ConfigError: a value contradicts another one, or needs a GPU.
+        ConfigError: a value has no effect, contradicts another one, or needs a GPU or a newer torch.
     """
     ddp = policy.ddp
+    if policy.compile and "isolate_recompiles" not in inspect.signature(torch.compile).parameters:
+        raise ConfigError(f"policy.compile=True needs torch 2.13 or newer, got {torch.__version__}: update torch.")
+    if policy.compile and (policy.data_parallel == "ddp" or not policy.bp_update_sync):
+        raise ConfigError(
+            "policy.compile=True computes all gradients at once, so nothing can be averaged meanwhile: set "
+            "policy.data_parallel='flat' and policy.bp_update_sync=True, or policy.compile=False."
+        )
+    if policy.data_parallel == "flat":
+        for key in [key for key in defaults if ddp[key] != defaults[key]]:
+            raise ConfigError(
+                f"policy.ddp.{key}={ddp[key]!r} has an effect only with policy.data_parallel='ddp': set that too, or "
+                "leave this key out."
+            )
+        return
     if ddp.comm_hook == "powersgd" and policy.learn.on_nonfinite == "skip":
         raise ConfigError(
             "policy.ddp.comm_hook='powersgd' adds the part of a gradient that it did not send to the next one, so a "

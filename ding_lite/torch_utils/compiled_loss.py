@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Hashable
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ding_lite.gpu.cuda_graph import CudaGraphs, capturable, copies
-from ding_lite.gpu.reads import bound_values, freeze
-from ding_lite.torch_utils.eager import Eager, checked_output
+from ding_lite.torch_utils.cuda_graph import CudaGraphs, copies
 from ding_lite.torch_utils.optimizer import Loss
+from ding_lite.torch_utils.reads import bound_values, freeze
+from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.ranks.interrupt import blocking_signals
 from ding_lite.utils.registry import ConfigError, UserError
 from ding_lite.utils.tree import tree_leaves
@@ -27,14 +27,14 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-class GraphedLoss(Eager):
+class GraphedLoss:
     """Base class: forward and backward pass of a loss become one function, without state in between, one for each loss.
 
     Two losses are the same if they are the same method, or the same function with the same values bound to it.
     """
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, flat: FlatParameters) -> None:
+        self._flat = flat
         self._known: dict[Hashable, Any] = {}
 
     def _find(self, loss: Loss) -> Any:
@@ -61,12 +61,8 @@ class GraphedLoss(Eager):
 class CapturedLoss(GraphedLoss):
     """Losses that a GPU replays as CUDA graphs, see `CudaGraphs`; a graph also writes the gradient into `flat`.
 
-    There is a graph for each value that a loss reads from its object. Updates are replayed too.
+    There is a graph for each value that a loss reads from its object.
     """
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._updates = CudaGraphs()
 
     def _create(self, loss: Loss) -> Callable[[dict[str, Any]], dict[str, Tensor]]:
         graphs = CudaGraphs(*bound_values(loss))
@@ -78,28 +74,10 @@ class CapturedLoss(GraphedLoss):
         self._flat.flag.copy_(loss * 0)
         return {**figures, "": loss}
 
-    def gradient(self, loss_of: Loss, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        self._check.finish()  # a message about the last step describes the gradient, which is replaced now
-        figures = copies(self._find(loss_of)(batch))
-        loss, figures = checked_output((figures.pop(""), figures), loss_of, has_gradient=False)
-        self._check.begin(batch, figures, loss)
-        self._average()
-        return loss, figures
-
-    def update(self, update: Callable[[], Tensor], optimizers: Collection[torch.optim.Optimizer]) -> Tensor:
-        """Return `update()`, by a CUDA graph while the optimizers' numbers, which are part of it, stay."""
-
-        def captured(_: Any) -> Tensor:
-            with capturable(optimizers):
-                return update()
-
-        groups = [group for optimizer in optimizers for group in optimizer.param_groups]
-        numbers = (value for group in groups for name, value in group.items() if name != "params")
-        return self._updates.run(captured, {}, key=(*map(id, groups), *numbers)).clone()
-
-    def forget(self) -> None:
-        self._known.clear()
-        self._updates.forget()
+    def __call__(self, loss: Loss, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Write the gradient; return the loss of a batch and detached figures."""
+        figures = copies(self._find(loss)(batch))
+        return figures.pop(""), figures
 
 
 class CompiledLoss(GraphedLoss):
@@ -110,8 +88,9 @@ class CompiledLoss(GraphedLoss):
     Torch keeps the result on disk, and the next run starts faster.
     """
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, flat: FlatParameters) -> None:
+        super().__init__(flat)
+        self._gradients: tuple[Tensor, ...] = ()
         torch._dynamo.config.trace_autograd_ops = True  # otherwise backward is a separate graph
         torch._dynamo.config.allow_rnn = True  # otherwise it refuses to see torch's LSTM, even to read its weights
 
@@ -120,14 +99,14 @@ class CompiledLoss(GraphedLoss):
         alone: dict[str, Any] = {"isolate_recompiles": True}  # torch limits how often a function may be compiled
         return torch.compile(partial(self._compute, loss), fullgraph=True, options=OPTIONS, **alone), set()
 
-    def gradient(self, loss_of: Loss, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Do what `Eager` does; raise `ConfigError` if torch cannot compile the loss."""
+    def __call__(self, loss_of: Loss, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss of a batch and detached figures; raise `ConfigError` if torch cannot compile the loss."""
         graph, sizes = self._find(loss_of)
         size = next(tree_leaves(batch)).shape
         try:
             # Ctrl-C would reach the C++ compiler too, which leaves half a library in torch's cache.
             with nullcontext() if size in sizes else blocking_signals():
-                loss, figures, gradients = graph(batch)
+                loss, figures, self._gradients = graph(batch)
         except (torch._dynamo.exc.TorchDynamoException, torch._dynamo.exc.FailOnRecompileLimitHit) as error:
             cause = str(getattr(error, "inner_exception", error)).strip().splitlines()[0]
             if " " in torch.__file__:
@@ -139,11 +118,12 @@ class CompiledLoss(GraphedLoss):
                 "policy.compile=False."
             ) from error
         sizes.add(size)
-        loss, figures = checked_output((loss, figures), loss_of, has_gradient=False)
-        self._begin(batch, figures, loss)
-        torch._foreach_copy_(self._flat.gradients, gradients)
-        self._average()
         return loss, figures
+
+    def backward(self, loss: Tensor) -> None:
+        """Write the gradients of `loss`, which the last call returned, into `flat`."""
+        torch._foreach_copy_(self._flat.gradients, self._gradients)
+        self._gradients = ()
 
 
 def _name(loss: Any) -> str:

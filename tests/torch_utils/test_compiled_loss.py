@@ -13,8 +13,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from ding_lite.gpu.compiled_loss import CapturedLoss
 from ding_lite.policy import DQNPolicy
+from ding_lite.torch_utils.compiled_loss import CapturedLoss
+from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.registry import ConfigError, UserError
 from tests.distributed import parity
 from tests.distributed.launcher import finish, launch, start
@@ -136,7 +137,7 @@ def test_losses_that_take_turns_are_compiled_each_and_follow_what_they_read(monk
 
 
 def test_a_loss_that_is_another_one_in_every_step_is_one_line() -> None:
-    losses, network = CapturedLoss(None, None, None, None), torch.nn.Linear(1, 1)
+    losses, network = CapturedLoss(FlatParameters(torch.nn.Linear(1, 1))), torch.nn.Linear(1, 1)
     kept = [torch.ones(1) for _ in range(17)]
     for tensor in kept[:-1]:
         losses._find(lambda batch, tensor=tensor: (network(tensor), {}))  # type: ignore[misc]
