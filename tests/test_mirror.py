@@ -40,9 +40,8 @@ COVERED = {
     "model/test_vac.py": ["model/actor_heads.py", "model/arguments.py", "model/common.py"],
     "policy/test_stdim.py": ["model/contrastive.py"],
     "policy/test_modes.py": ["torch_utils/switches.py"],
-    "torch_utils/test_optimizer_step.py": [
-        *("torch_utils/data_parallel.py", "torch_utils/optimizer.py", "torch_utils/optimizer.py")
-    ],
+    "torch_utils/test_optimizer_step.py": ["torch_utils/optimizer.py"],
+    "distributed/test_ddp.py": ["gpu/data_parallel.py"],
     "utils/ranks/test_context.py": [
         *("utils/ranks/flat_parameters.py", "utils/ranks/gradient_mean.py", "utils/ranks/launch_environment.py"),
     ],

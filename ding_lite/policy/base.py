@@ -32,8 +32,7 @@ from ding_lite.policy.schedules import Schedules
 from ding_lite.rl_utils.distribution import mode
 from ding_lite.rl_utils.exploration import epsilon_at
 from ding_lite.torch_utils import networks
-from ding_lite.torch_utils.cuda_graph import CudaGraphs
-from ding_lite.torch_utils.data_parallel import synchronize_batchnorm, uses_ddp
+from ding_lite.torch_utils.gradient import create_graphs, uses_ddp, uses_graphs
 from ding_lite.torch_utils.minibatch import minibatches, rank_sizes
 from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.torch_utils.optimizer import Trained
@@ -126,7 +125,7 @@ class Policy(Checkpointed):
         self._model = (model if model is not None else self._create_model()).to(self._device)
         check_attributes(self)
         if uses_ddp(cfg) and cfg.ddp.sync_batchnorm:
-            self._model = synchronize_batchnorm(self._model)
+            self._model = networks.synchronize_batchnorm(self._model)
         self._model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub does not declare it
         self._dtype = next(self._model.parameters()).dtype
         self._optimizers = Optimizers()
@@ -148,8 +147,8 @@ class Policy(Checkpointed):
         self._average = WeightAverage(self._model, cfg.eval.average) if averages else None
         self._noisy = list(noisy_layers(self._model).values())
         # Noisy layers draw noise only while the policy explores, which a graph would not notice.
-        replays = on_gpu and cfg.cuda_graph == "auto" and not self._noisy
-        self._graphs = CudaGraphs(self, *self._modules) if replays else None
+        replays = uses_graphs(cfg, self._device) and not self._noisy
+        self._graphs = create_graphs(self, *self._modules) if replays else None
 
     def _create_model(self) -> nn.Module:
         """Return a new model. Only here, parameters are initialised: not those of a model that the user passes."""

@@ -6,15 +6,17 @@ from, `SAMPLE_KEYS` or `ROLLOUT_KEYS`, `EPISODE_KEYS`, `REPLAY_KEYS` or `DATASET
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
+import torch
 from easydict import EasyDict
 
-from ding_lite.torch_utils.data_parallel import check_data_parallel
 from ding_lite.torch_utils.optimizer import LEARNING_RATE, OPTIMIZER_KEYS, check_optimizer
 from ding_lite.utils.key import Key, declared_keys, default_values, merge_keys, with_option
 from ding_lite.utils.registry import REWARD_MODEL_REGISTRY, ConfigError
 
+GPU_ONLY = {"sync_batchnorm": True, "comm_hook": "bf16"}  # values of `policy.ddp` that need a GPU
 RUN_KEYS: dict[str, Any] = dict(
     cuda=Key(False, "train on a GPU; without one the run prints a note and uses the CPU"),
     multi_gpu=Key(False, "average gradients over all ranks; required with several processes, on CPUs too"),
@@ -313,6 +315,50 @@ def check_common_keys(cfg: EasyDict, defaults: EasyDict) -> None:
         raise ConfigError("policy.priority_IS_weight=True needs prioritised replay: set policy.priority=True too.")
     if learn.get("target_theta") is not None and learn.get("target_update_freq") is not None:
         raise ConfigError("Set policy.learn.target_update_freq or policy.learn.target_theta, not both.")
+
+
+def check_data_parallel(policy: EasyDict, defaults: EasyDict) -> None:
+    """Check `data_parallel`, `ddp` and `compile` of `cfg.policy`.
+
+    Raises:
+        ConfigError: a value has no effect, contradicts another one, or needs a GPU or a newer torch.
+    """
+    ddp = policy.ddp
+    if policy.compile and "isolate_recompiles" not in inspect.signature(torch.compile).parameters:
+        raise ConfigError(f"policy.compile=True needs torch 2.13 or newer, got {torch.__version__}: update torch.")
+    if policy.compile and (policy.data_parallel == "ddp" or not policy.bp_update_sync):
+        raise ConfigError(
+            "policy.compile=True computes all gradients at once, so nothing can be averaged meanwhile: set "
+            "policy.data_parallel='flat' and policy.bp_update_sync=True, or policy.compile=False."
+        )
+    if policy.data_parallel == "flat":
+        for key in [key for key in defaults if ddp[key] != defaults[key]]:
+            raise ConfigError(
+                f"policy.ddp.{key}={ddp[key]!r} has an effect only with policy.data_parallel='ddp': set that too, or "
+                "leave this key out."
+            )
+        return
+    if ddp.comm_hook == "powersgd" and policy.learn.on_nonfinite == "skip":
+        raise ConfigError(
+            "policy.ddp.comm_hook='powersgd' adds the part of a gradient that it did not send to the next one, so a "
+            "NaN would stay: set policy.learn.on_nonfinite='stop'."
+        )
+    if ddp.comm_hook == "powersgd" and ddp.find_unused_parameters:
+        raise ConfigError(
+            "policy.ddp.comm_hook='powersgd' sends more than once, which mixes with the search for unused parameters: "
+            "set policy.ddp.find_unused_parameters=False."
+        )
+    if ddp.static_graph and ddp.find_unused_parameters:
+        raise ConfigError(
+            "policy.ddp.static_graph=True finds unused parameters in the first iteration: set either this or "
+            "policy.ddp.find_unused_parameters=True, not both."
+        )
+    for key in [key for key, value in GPU_ONLY.items() if ddp[key] == value]:
+        if not (policy.cuda and torch.cuda.is_available()):
+            raise ConfigError(
+                f"policy.ddp.{key}={ddp[key]!r} works only on GPUs: set policy.cuda=True on a machine that has one, or "
+                "leave this key out."
+            )
 
 
 def check_actors(policy: EasyDict, replays: bool, allows_lag: bool) -> None:

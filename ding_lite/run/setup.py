@@ -40,7 +40,7 @@ from ding_lite.envs.actions import ActionUnits
 from ding_lite.envs.spaces import load_spec
 from ding_lite.policy import Policy, create_policy
 from ding_lite.run.pipelines import check_pipeline
-from ding_lite.torch_utils.cuda_graph import CudaGraphs
+from ding_lite.torch_utils.gradient import create_graphs, uses_graphs
 from ding_lite.torch_utils.networks import is_small
 from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils.disk import check_temporary_directory
@@ -231,8 +231,8 @@ class RunSetup:
         assert self.spec.env_action_space is not None
         units, form = ActionUnits(self.spec.env_action_space, cfg.env.act_scale), self.spec.env_observation_space
         replay.fit(self.spec.observation_space, units, form, cfg.env.image_layout, policy.learn.ignore_done)
-        if policy.get("cuda_graph") == "auto" and replay.ring.device.type == "cuda":
-            replay.graphs = CudaGraphs(), CudaGraphs()
+        if uses_graphs(policy, replay.ring.device):
+            replay.graphs = create_graphs(), create_graphs()
         return replay
 
     def _create_env(self, stack: ExitStack, num_envs: int, training: bool, **options: Any) -> Any:

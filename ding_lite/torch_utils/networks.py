@@ -20,6 +20,18 @@ MIXER = 0x9E3779B97F4A7C15 - 2**64  # an odd number from the golden ratio, whose
 INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # integer types by their size in bytes
 
 
+def synchronize_batchnorm(model: nn.Module) -> nn.Module:
+    """Return the model with torch's SyncBatchNorm as its batch normalisation, which uses the samples of all ranks.
+
+    While gradients are disabled, ranks act independently, and the layers use their running statistics.
+    """
+    model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    for module in model.modules():
+        if isinstance(module, nn.SyncBatchNorm):
+            module.register_forward_pre_hook(lambda module, _: module.train(torch.is_grad_enabled()) and None)
+    return model
+
+
 def modules_of(policy: Any) -> list[nn.Module]:
     """Return the networks that an object holds, in the same order on every rank.
 

@@ -1,14 +1,18 @@
-"""Says what is not finite in an optimizer step that `StepCheck` refused: loss, batch or gradients, on which rank."""
+"""Refuses an optimizer step that is not finite, and says what is not: loss, batch or gradients, on which rank."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+import warnings
+from collections.abc import Collection
+from typing import Any, Literal, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from ding_lite.utils.checkpoint.file import CheckpointError, save_checkpoint
 from ding_lite.utils.ranks.collectives import all_gather_object, get_rank, get_world_size
+from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.registry import UserError
 from ding_lite.utils.tree import dotted_items, tree_map
 
@@ -95,3 +99,119 @@ def describe(data: dict[str, Any]) -> list[str]:
             parts = " and ".join(f"{count} {kind}" for kind, count in counts.items() if count)
             found.append(f"{name} has {parts} of {value.numel()}" if value.ndim else f"{name} is {value.item()}")
     return found
+
+
+class _Step(NamedTuple):
+    """The data of a step, for an error message. On a GPU, the loss is not read before there is one."""
+
+    batch: dict[str, Any]
+    figures: dict[str, Tensor]
+    loss: Tensor | float
+
+
+class StepCheck:
+    """Decides whether an optimizer step may be taken. All ranks call the same methods in the same order.
+
+    If this rank's loss is not finite, NaN is written to `FlatParameters.flag` before backward. The flag is part of the
+    gradient, which is averaged over ranks and whose norm is computed in any case. One NaN on any rank therefore makes
+    the norm NaN on all ranks, and no further collective is needed. On a CPU, the norm is read immediately. On a GPU,
+    the process does not wait: fused optimizers skip such a step by themselves (`found_inf`), and the result is read
+    before the gradient of the next step is zeroed.
+
+    The order of a step is: loss, `begin`, zero the gradient, `mark`, backward, average, norm, `passes`, update, `end`.
+    From the norm to the update, a GPU may replay a CUDA graph instead.
+
+    Args:
+        on_nonfinite: what follows a step that is not finite. 'stop': `passes`, or `begin` or `finish` if the result was
+            not known earlier, raises `NonFiniteError` on every rank. 'skip': it is counted; the first causes a warning.
+        module: the network that is trained; an error names its parameters whose gradients are not finite.
+
+    Attributes:
+        skipped: number of skipped updates.
+    """
+
+    def __init__(self, on_nonfinite: Literal["stop", "skip"], module: nn.Module) -> None:
+        self.skipped = 0
+        self._stop, self._module = on_nonfinite == "stop", module
+        self._step = _Step({}, {}, 0.0)
+        self._pending: _Step | None = None
+        self._event: torch.cuda.Event | None = None  # the verdict on the pending step has arrived
+        self._verdict: Tensor | None = None  # verdict on the pending step (1: skipped), in memory that a GPU can write
+
+    def begin(self, batch: dict[str, Any], figures: dict[str, Tensor], loss: Tensor) -> None:
+        """Begin a step, whose batch, figures and loss an error message would name.
+
+        If the result of the previous step is not known yet, it is read now, so the gradient of that step must not have
+        been zeroed.
+        """
+        self._step = _Step(batch, figures, loss.detach() if loss.is_cuda else loss.item())
+        self._resolve()
+
+    def _resolve(self) -> None:
+        if self._pending is None:
+            return
+        step, self._pending = self._pending, None
+        if self._event is not None:
+            self._event.synchronize()
+        if self._verdict:
+            self._report(step, lag=int(step is not self._step))
+
+    def finish(self) -> None:
+        """Read the result of the last step, and release its batch."""
+        self._step = _Step({}, {}, 0.0)
+        self._resolve()
+
+    def mark(self, flat: FlatParameters) -> None:
+        """If the loss is not finite, make the norm of the averaged gradient not finite either.
+
+        Call this after the gradient has been zeroed and before backward.
+        """
+        loss = self._step.loss
+        if isinstance(loss, Tensor):
+            flat.flag.copy_(loss * 0)
+        elif not math.isfinite(loss):
+            flat.flag.fill_(math.nan)
+
+    def passes(self, norm: Tensor, optimizers: Collection[torch.optim.Optimizer]) -> bool:
+        """Return whether to clip the gradient and step. On a GPU, fused optimizers decide later by themselves.
+
+        `norm` is that of the averaged gradient before clipping.
+        """
+        if self._lags(norm, optimizers):
+            found = (norm - norm).ne(0).float()  # inf - inf is nan, and nan differs from 0
+            for optimizer in optimizers:
+                optimizer.found_inf = found  # type: ignore[attr-defined]  # as torch's GradScaler does
+            if self._verdict is None:
+                self._verdict = torch.empty((), pin_memory=norm.is_cuda)
+            self._verdict.copy_(found, non_blocking=True)
+        elif not math.isfinite(norm.item()):
+            self._report(self._step, lag=0)
+            return False
+        return True
+
+    @staticmethod
+    def _lags(norm: Tensor, optimizers: Collection[torch.optim.Optimizer]) -> bool:
+        """Return whether all optimizers read `found_inf`, so that this process need not wait for the GPU."""
+        return norm.is_cuda and all(group.get("fused") for each in optimizers for group in each.param_groups)
+
+    def end(self) -> None:
+        """End a step. If the result of the check is not known yet, it is read when the next step begins."""
+        if self._verdict is None:
+            return
+        loss = self._step.loss
+        if isinstance(loss, Tensor):
+            self._event = self._event or torch.cuda.Event()
+            self._event.record(torch.cuda.current_stream(loss.device))  # without it, torch counts the GPUs again
+        self._pending = self._step
+
+    def _report(self, step: _Step, lag: int) -> None:
+        if not self._stop:
+            self.skipped += 1
+            if self.skipped > 1:
+                return
+        error = diagnose(self._module, step.batch, step.figures, float(step.loss), lag)
+        if self._stop:
+            raise error
+        if get_rank() == 0:
+            message = f"An update was skipped: {error.detail}. Further ones are counted as 'skipped_updates'."
+            warnings.warn(message, RuntimeWarning, stacklevel=2)

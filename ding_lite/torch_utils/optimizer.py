@@ -111,6 +111,8 @@ def create_optimizer(
 def load_moments(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
     """Restore the moments of an optimizer. Its learning rate and other options do not change.
 
+    Moments that it has already stay where they are, because a CUDA graph may use them.
+
     Raises:
         ValueError: the state is of another kind of optimizer, or a moment does not have the shape of its parameter;
             torch checks neither.
@@ -124,6 +126,7 @@ def load_moments(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> Non
             "policy.learn.optimizer and policy.learn.momentum as they were; or start from the model alone, with "
             "policy.learn.resume_training=False"
         )
+    held = {parameter: dict(moments) for parameter, moments in optimizer.state.items()}
     optimizer.load_state_dict({**state, "param_groups": optimizer.state_dict()["param_groups"]})
     for parameter, moments in optimizer.state.items():
         for name, value in moments.items():
@@ -133,6 +136,9 @@ def load_moments(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> Non
                     "the state belongs to another model or an older ding_lite; start from the model alone, with "
                     "policy.learn.resume_training=False"
                 )
+            place = held.get(parameter, {}).get(name)
+            if isinstance(place, Tensor):
+                moments[name] = place.copy_(value)
 
 
 def check_optimizer(section: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:

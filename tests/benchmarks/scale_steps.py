@@ -187,7 +187,9 @@ class Sleeper(nn.Module):
     """A network with the parameters of a task, and its `step`, which sleeps `slower` times as long as it computes."""
 
     def __init__(self, step: Step, way: str, slower: float) -> None:
-        from ding_lite.torch_utils.data_parallel import OverlappedLoss
+        from ding_lite.gpu.data_parallel import OverlappedGradient
+        from ding_lite.torch_utils.gradient import EagerGradient
+        from ding_lite.torch_utils.nonfinite import StepCheck
         from ding_lite.utils.ranks.flat_parameters import FlatParameters
 
         super().__init__()
@@ -196,9 +198,12 @@ class Sleeper(nn.Module):
         self._before, self._after = slower * (step.collect + step.forward), slower * step.update
         cfg = EasyDict(multi_gpu=True, **WAYS[way])
         self.flat = FlatParameters(self, share_memory=way == "flat")
-        self._loss = None if way == "flat" else OverlappedLoss(self, cfg, self.flat)
-        if way == "ddp, powersgd" and self._loss:  # torch compresses from the thousandth step on
-            self._loss._held[1]._comm_hooks[0][1].start_powerSGD_iter = 2
+        self._gradient = (EagerGradient if way == "flat" else OverlappedGradient)(
+            self, cfg, self.flat, StepCheck("stop", self)
+        )
+        if way == "ddp, powersgd" and isinstance(self._gradient, OverlappedGradient):
+            self._gradient._held = self._gradient._create()
+            self._gradient._held[1]._comm_hooks[0][1].start_powerSGD_iter = 2  # torch compresses from the 1000th on
 
     def forward(self, batch: Any) -> tuple[Tensor, dict[str, Tensor]]:
         x = torch.zeros(1, requires_grad=True)
@@ -213,13 +218,8 @@ class Sleeper(nn.Module):
         begin = time.perf_counter()
         time.sleep(self._before)
         allreduce_data(1)  # the counts of a collect
-        loss, _ = self._loss(self.forward, {}) if self._loss else self.forward({})
-        self.flat.zero_grad()
-        if self._loss:
-            self._loss.backward(loss)
-        else:
-            loss.backward()
-            self.flat.average_grad()
+        loss, _ = self._gradient.function(self.forward)({})
+        self._gradient.compute(loss, weight=1.0)
         time.sleep(self._after)
         return time.perf_counter() - begin
 

@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from ding_lite.gpu.data_parallel import OverlappedGradient
 from ding_lite.policy import DQNPolicy
 from ding_lite.utils import DDPContext, get_rank
 from tests.distributed.launcher import launch
@@ -78,7 +79,9 @@ def run_all() -> dict[str, Any]:
     found: dict[str, Any] = {name: parameter_hash(policy.model) for name, policy in policies.items()}
     flat, fp16 = (policies[name]._optimizer.flat.parameter for name in ("flat", "fp16"))
     found["fp16_error"] = float((flat - fp16).abs().max() / flat.abs().max())
-    found["wrapped"] = [name for name, policy in policies.items() if policy._optimizer.overlaps]
+    found["wrapped"] = [
+        name for name, policy in policies.items() if isinstance(policy._optimizer.gradient, OverlappedGradient)
+    ]
     found["began_with"] = [name for name in thread_names() if "gloo" in name]
     return found
 

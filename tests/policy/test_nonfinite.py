@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy import DQNPolicy
-from ding_lite.torch_utils.nonfinite import NonFiniteError, describe
-from ding_lite.torch_utils.optimizer_step import StepCheck
+from ding_lite.torch_utils.nonfinite import NonFiniteError, StepCheck, describe
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.registry import POLICY_REGISTRY, UserError
 from ding_lite.worker import Learner

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.policy import DQNPolicy
-from ding_lite.torch_utils.data_parallel import synchronize_batchnorm
+from ding_lite.torch_utils.gradient import EagerGradient
+from ding_lite.torch_utils.networks import synchronize_batchnorm
 from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.torch_utils.optimizer_step import OptimizerStep
 from ding_lite.utils.schedule import Scheduled
@@ -307,7 +308,7 @@ def test_one_process_has_nothing_for_torch_to_wrap_and_says_nothing(capfd: Any) 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         wrapped = train("data_parallel=ddp", "ddp.find_unused_parameters=True")
-    assert not wrapped._optimizer.overlaps
+    assert type(wrapped._optimizer.gradient) is EagerGradient
     assert same(list(wrapped.model.parameters()), list(train().model.parameters()))
     assert capfd.readouterr() == ("", "")
 
@@ -324,3 +325,17 @@ def test_synchronised_batch_normalisation_learns_by_the_batch_and_acts_by_statis
         assert torch.equal(synchronised(x), reference.eval()(x))
     assert torch.equal(synchronised(x), reference.train()(x))
     assert synchronised[1].num_batches_tracked == 2
+
+
+def test_moments_that_are_restored_stay_where_they_are() -> None:
+    """A CUDA graph of an update would go on with the old ones otherwise."""
+    policy, batch = make_policy(), make_batch(8)
+    policy.learn(batch)
+    saved = copy.deepcopy(policy._optimizer.state_dict())
+    (moments,) = policy.optimizers[0].state.values()
+    places = {name: value.data_ptr() for name, value in moments.items()}
+    policy.learn(batch)
+    policy._optimizer.load_state_dict(saved)
+    (restored,) = policy.optimizers[0].state.values()
+    assert {name: value.data_ptr() for name, value in restored.items()} == places
+    assert all(torch.equal(value, saved["optimizer"]["state"][0][name]) for name, value in restored.items())

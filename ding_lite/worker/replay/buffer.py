@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from ding_lite.rl_utils.common import discounts, nstep_sums
-from ding_lite.torch_utils.cuda_graph import CudaGraphs
+from ding_lite.torch_utils.gradient import Graphs
 from ding_lite.utils.registry import BUFFER_REGISTRY, ConfigError
 from ding_lite.utils.schedule import Scheduled
 from ding_lite.utils.tree import tree_map
@@ -65,7 +65,7 @@ class ReplayBuffer:
     """
 
     config: ClassVar[dict[str, Any]] = dict()
-    graphs: tuple[CudaGraphs, CudaGraphs] | None = None
+    graphs: tuple[Graphs, Graphs] | None = None
 
     def __init__(
         self, ring: Ring, sampler: Sampler, view: View, batch_device: torch.device | str | None = None

@@ -13,8 +13,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from ding_lite.gpu.compiled_loss import CapturedGradient
 from ding_lite.policy import DQNPolicy
-from ding_lite.torch_utils.compiled_loss import CapturedLoss
+from ding_lite.torch_utils.nonfinite import StepCheck
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.registry import ConfigError, UserError
 from tests.distributed import parity
@@ -136,8 +137,13 @@ def test_losses_that_take_turns_are_compiled_each_and_follow_what_they_read(monk
         policy.learn(batch)
 
 
+def captured(network: torch.nn.Module) -> CapturedGradient:
+    """Return what a GPU would replay from the third call on."""
+    return CapturedGradient(network, make_cfg(), FlatParameters(network), StepCheck("stop", network))
+
+
 def test_a_loss_that_is_another_one_in_every_step_is_one_line() -> None:
-    losses, network = CapturedLoss(FlatParameters(torch.nn.Linear(1, 1))), torch.nn.Linear(1, 1)
+    losses, network = captured(torch.nn.Linear(1, 1)), torch.nn.Linear(1, 1)
     kept = [torch.ones(1) for _ in range(17)]
     for tensor in kept[:-1]:
         losses._find(lambda batch, tensor=tensor: (network(tensor), {}))  # type: ignore[misc]

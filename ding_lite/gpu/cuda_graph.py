@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ding_lite.torch_utils.reads import Reads
+from ding_lite.gpu.reads import Reads
 from ding_lite.utils.tree import tree_leaves, tree_map
 
 WARM_UP = 2  # calls before a graph is captured, in which libraries choose their kernels and allocate memory

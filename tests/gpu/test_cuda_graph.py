@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from ding_lite.gpu.cuda_graph import WARM_UP, CudaGraphs
 from ding_lite.policy import DQNPolicy
-from ding_lite.torch_utils.cuda_graph import WARM_UP, CudaGraphs
 from ding_lite.torch_utils.networks import checksum_networks
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import PrioritizedReplayBuffer, ReplayBuffer, UniformReplayBuffer
@@ -140,7 +140,7 @@ def test_losses_take_turns_and_follow_what_they_read() -> None:
                 policy.factors.append(1.0)
             losses[-1].append(policy.learn(batch)["total_loss"].item())
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
-    replayed = [graphs.func.__self__._recordings for graphs in policy._optimizer._wrapper._known.values()]  # type: ignore[union-attr]
+    replayed = [graphs.func.__self__._recordings for graphs in policy._optimizer.gradient._known.values()]  # type: ignore[attr-defined]
     assert [len(recordings) for recordings in replayed] == [6, 0]  # the iteration changes in every step
 
 

@@ -10,8 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from ding_lite.gpu.reads import Reads, bound_values, freeze
 from ding_lite.policy import DQNPolicy
-from ding_lite.torch_utils.reads import Reads, bound_values, freeze
+from ding_lite.torch_utils.gradient import EagerGradient
+from ding_lite.torch_utils.optimizer_step import OptimizerStep
 from tests.distributed import parity
 from tests.policy.helpers import OURS, batches_of, compile_for, make_batch, make_cfg
 
@@ -87,14 +89,18 @@ def test_bound_values_tell_losses_apart() -> None:
     assert len(set(keys)) == len(losses)
 
 
-class Watched:
+class Watched(EagerGradient):
     """Takes the place of graphs in an optimizer's step: keeps what each loss reads before every call."""
 
-    def __init__(self) -> None:
+    def __init__(self, step: OptimizerStep, cfg: Any) -> None:
+        super().__init__(step.network, cfg, step.flat, step.check)
         self.reads: dict[Any, Reads] = {}
         self.seen: dict[Any, list[Any]] = {}
 
-    def __call__(self, loss: Any, batch: dict[str, Any]) -> Any:
+    def function(self, loss_of: Any) -> Any:
+        return partial(self._watch, loss_of)
+
+    def _watch(self, loss: Any, batch: dict[str, Any]) -> Any:
         bound = bound_values(loss)
         key = freeze(bound)
         reads = self.reads.setdefault(key, Reads(*bound))
@@ -103,18 +109,15 @@ class Watched:
         self.seen.setdefault(key, []).append(values)
         return output
 
-    def backward(self, loss: Tensor) -> None:
-        loss.backward()
-
 
 @pytest.mark.parametrize("name", OURS)
 def test_what_a_loss_of_the_package_reads_stays_the_same(name: str) -> None:
     """Otherwise, a GPU would capture it again and again."""
     cfg = compile_for(name)
     policy = parity.create_policy(cfg)
-    watched = [Watched() for _ in policy._optimizers]
+    watched = [Watched(step, cfg.policy) for step in policy._optimizers.values()]
     for step, own in zip(policy._optimizers.values(), watched, strict=True):
-        step.overlaps, step._wrapper = True, own  # type: ignore[assignment]
+        step.gradient = own
     block = parity.collect_block(cfg)
     for envstep in range(3):
         policy.begin_collect(envstep)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ding_lite.torch_utils.cuda_graph import CudaGraphs, copies
+from ding_lite.gpu.cuda_graph import CudaGraphs, capturable, copies
+from ding_lite.gpu.reads import bound_values, freeze
+from ding_lite.torch_utils.gradient import EagerGradient
 from ding_lite.torch_utils.optimizer import Loss
-from ding_lite.torch_utils.reads import bound_values, freeze
-from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.ranks.interrupt import blocking_signals
 from ding_lite.utils.registry import ConfigError, UserError
 from ding_lite.utils.tree import tree_leaves
@@ -27,14 +27,16 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-class GraphedLoss:
+class GraphedGradient(EagerGradient):
     """Base class: forward and backward pass of a loss become one function, without state in between, one for each loss.
 
     Two losses are the same if they are the same method, or the same function with the same values bound to it.
     """
 
-    def __init__(self, flat: FlatParameters) -> None:
-        self._flat = flat
+    detaches = True
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self._known: dict[Hashable, Any] = {}
 
     def _find(self, loss: Loss) -> Any:
@@ -58,11 +60,15 @@ class GraphedLoss:
         return loss.detach(), figures, gradients
 
 
-class CapturedLoss(GraphedLoss):
+class CapturedGradient(GraphedGradient):
     """Losses that a GPU replays as CUDA graphs, see `CudaGraphs`; a graph also writes the gradient into `flat`.
 
-    There is a graph for each value that a loss reads from its object.
+    There is a graph for each value that a loss reads from its object. Updates are replayed too.
     """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._updates = CudaGraphs()
 
     def _create(self, loss: Loss) -> Callable[[dict[str, Any]], dict[str, Tensor]]:
         graphs = CudaGraphs(*bound_values(loss))
@@ -74,13 +80,34 @@ class CapturedLoss(GraphedLoss):
         self._flat.flag.copy_(loss * 0)
         return {**figures, "": loss}
 
-    def __call__(self, loss: Loss, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Write the gradient; return the loss of a batch and detached figures."""
-        figures = copies(self._find(loss)(batch))
+    def function(self, loss_of: Loss) -> Loss:
+        """Return a function that writes the gradient too, and returns copies: the next replay overwrites its output."""
+        return partial(self._replay, self._find(loss_of))
+
+    def _replay(
+        self, graph: Callable[[dict[str, Any]], dict[str, Tensor]], batch: dict[str, Any]
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        self._check.finish()  # a message about the last step describes the gradient, which is replaced now
+        figures = copies(graph(batch))
         return figures.pop(""), figures
 
+    def compute(self, loss: Tensor, weight: float) -> None:
+        """Average the gradient, which is there already."""
+        self._average(weight)
 
-class CompiledLoss(GraphedLoss):
+    def update(self, update: Callable[[], Tensor], optimizers: Collection[torch.optim.Optimizer]) -> Tensor:
+        """Return the result of `update`, by a CUDA graph while the optimizers' numbers, which are part of it, stay."""
+
+        def capturable_update(inputs: Any) -> Tensor:
+            with capturable(optimizers):
+                return update()
+
+        groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+        numbers = (value for group in groups for name, value in group.items() if name != "params")
+        return self._updates.run(capturable_update, {}, key=(*map(id, groups), *numbers)).clone()
+
+
+class CompiledGradient(GraphedGradient):
     """Losses compiled by torch.compile. Results differ from eager ones by rounding.
 
     The first batch compiles a loss, which takes 10 to 30 seconds and needs a C++ compiler. A batch of a second size
@@ -88,19 +115,20 @@ class CompiledLoss(GraphedLoss):
     Torch keeps the result on disk, and the next run starts faster.
     """
 
-    def __init__(self, flat: FlatParameters) -> None:
-        super().__init__(flat)
-        self._gradients: tuple[Tensor, ...] = ()
-        torch._dynamo.config.trace_autograd_ops = True  # otherwise backward is a separate graph
-        torch._dynamo.config.allow_rnn = True  # otherwise it refuses to see torch's LSTM, even to read its weights
+    _gradients: tuple[Tensor, ...] = ()
 
     def _create(self, loss: Loss) -> tuple[Any, set[torch.Size]]:
         """Return the compiled function, and the sizes of the batches that it is compiled for."""
+        torch._dynamo.config.trace_autograd_ops = True  # otherwise backward is a separate graph
+        torch._dynamo.config.allow_rnn = True  # otherwise it refuses to see torch's LSTM, even to read its weights
         alone: dict[str, Any] = {"isolate_recompiles": True}  # torch limits how often a function may be compiled
         return torch.compile(partial(self._compute, loss), fullgraph=True, options=OPTIONS, **alone), set()
 
-    def __call__(self, loss_of: Loss, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss of a batch and detached figures; raise `ConfigError` if torch cannot compile the loss."""
+    def function(self, loss_of: Loss) -> Loss:
+        """Return a function that computes the gradient too; it raises `ConfigError` if torch cannot compile it."""
+        return partial(self._run, loss_of)
+
+    def _run(self, loss_of: Loss, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         graph, sizes = self._find(loss_of)
         size = next(tree_leaves(batch)).shape
         try:
@@ -120,10 +148,12 @@ class CompiledLoss(GraphedLoss):
         sizes.add(size)
         return loss, figures
 
-    def backward(self, loss: Tensor) -> None:
-        """Write the gradients of `loss`, which the last call returned, into `flat`."""
+    def compute(self, loss: Tensor, weight: float) -> None:
+        """Write the gradient that `function` has computed, and average it."""
+        self._reset()
         torch._foreach_copy_(self._flat.gradients, self._gradients)
         self._gradients = ()
+        self._average(weight)
 
 
 def _name(loss: Any) -> str:
