@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ding_lite.gpu.cuda_graph import CudaGraphs, capturable, copies
 from ding_lite.gpu.reads import bound_values, freeze
-from ding_lite.torch_utils.gradient import EagerGradient
+from ding_lite.torch_utils.gradient import EagerGradient, check_output
 from ding_lite.torch_utils.optimizer import Loss
 from ding_lite.utils.ranks.interrupt import blocking_signals
 from ding_lite.utils.registry import ConfigError, UserError
@@ -75,7 +75,10 @@ class CapturedGradient(GraphedGradient):
         return partial(graphs.run, partial(self._write_gradient, loss))
 
     def _write_gradient(self, loss_of: Loss, batch: dict[str, Any]) -> dict[str, Tensor]:
-        loss, figures, gradients = self._compute(loss_of, batch)
+        def checked(batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+            return check_output(loss_of(batch), loss_of, has_gradient=True)
+
+        loss, figures, gradients = self._compute(checked, batch)
         torch._foreach_copy_(self._flat.gradients, gradients)
         self._flat.flag.copy_(loss * 0)
         return {**figures, "": loss}
@@ -88,6 +91,7 @@ class CapturedGradient(GraphedGradient):
         self, graph: Callable[[dict[str, Any]], dict[str, Tensor]], batch: dict[str, Any]
     ) -> tuple[Tensor, dict[str, Tensor]]:
         self._check.finish()  # a message about the last step describes the gradient, which is replaced now
+        self._flat.check()  # a graph would go on with parameters that were replaced
         figures = copies(graph(batch))
         return figures.pop(""), figures
 

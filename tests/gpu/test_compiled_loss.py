@@ -151,6 +151,33 @@ def test_a_loss_that_is_another_one_in_every_step_is_one_line() -> None:
         losses._find(lambda batch, tensor=kept[-1]: (network(tensor), {}))  # type: ignore[misc]
 
 
+def test_a_graph_does_not_go_on_with_parameters_that_were_replaced() -> None:
+    """A model that is moved would act with parameters that nobody trains."""
+    network, batch = torch.nn.Linear(1, 1), {"x": torch.ones(1, 1)}
+    losses = captured(network)
+
+    def loss_of(batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        return network(batch["x"]).mean(), {}
+
+    losses.function(loss_of)(batch)
+    network.weight.data = network.weight.data.clone()
+    with pytest.raises(RuntimeError, match="a parameter or its gradient was replaced"):
+        losses.function(loss_of)(batch)
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        (lambda loss: loss, r"expected \(loss, figures\), .* got Tensor\[\]"),
+        (lambda loss: (loss.detach(), {}), "the loss has no gradient"),
+    ],
+)
+def test_a_graph_says_what_is_wrong_with_a_loss(output: Any, message: str) -> None:
+    network = torch.nn.Linear(1, 1)
+    with pytest.raises(UserError, match=message):
+        captured(network).function(lambda batch: output(network(batch["x"]).mean()))({"x": torch.ones(1, 1)})
+
+
 @pytest.mark.slow
 def test_a_machine_without_a_compiler_is_one_line(tmp_path: Path) -> None:
     missing = {"CXX": str(tmp_path / "none"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}

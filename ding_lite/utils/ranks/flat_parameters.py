@@ -77,7 +77,8 @@ class FlatParameters:
             first += len(group)
         return parts
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise `RuntimeError` if a parameter or a gradient was replaced."""
         views = zip(self.parameters, self._views, strict=True)
         intact = all(param.grad is grad and param.data_ptr() == data.data_ptr() for param, (data, grad) in views)
         if not intact or any(part.grad is not grad for part, grad in zip(self.parts, self._grads, strict=True)):
@@ -92,7 +93,7 @@ class FlatParameters:
         Raises:
             RuntimeError: a parameter or a gradient was replaced.
         """
-        self._check()
+        self.check()
         self.gradient.zero_()
 
     def average_grad(self) -> None:
@@ -100,7 +101,7 @@ class FlatParameters:
 
         On a rank that does not use a parameter, its gradient counts as zero.
         """
-        self._check()
+        self.check()
         if self._mean is not None:
             self._mean.compute()
 
