@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 from ding_lite.config import schema
-from ding_lite.config.compat import IGNORED_KEYS, RENAMED_KEYS
+from ding_lite.di_engine.keys import IGNORED_KEYS, RENAMED_KEYS
 from ding_lite.envs.keys import ENV_KEYS
 from ding_lite.policy import Policy
 from ding_lite.reward_model import RewardModel

@@ -37,6 +37,8 @@ ROUNDED = (  # counts that are rounded up, each to a multiple of the second key
     ("env.n_evaluator_episode", "env.evaluator_env_num"),
     ("env.n_confirm_episode", "env.evaluator_env_num"),
 )
+# Keys of `policy` that select the training loop in DI-engine; each is True for policies that learn from this.
+LOOP_KEYS = {"on_policy": "collect", "offline": "dataset"}
 UNITS = {"env_step": "env steps", "iteration": "learner iterations", "collect": "collects"}  # by the field `by`
 # Numbers that decide in losses: with 0, these compute something else.
 DECISIONS = ("learn.kappa", "learn.kl_beta", "learn.noise_range.")
@@ -137,6 +139,13 @@ def check_policy(cfg: EasyDict, policy_cls: Any) -> None:
     numbers are `Scheduled`, so that it can see where there is a schedule. It may set values that depend on others.
     """
     policy_cls = wrapped(policy_cls, cfg.policy)
+    for name, source in LOOP_KEYS.items():
+        right = policy_cls.learns_from == source
+        if cfg.policy.get(name, right) != right:
+            raise ConfigError(
+                f"Policy '{cfg.policy.type}' declares {name}={not right}, but learns from {policy_cls.learns_from}: "
+                f"set the attribute `learns_from` of its class, such as learns_from = '{source}'."
+            )
     schedules = find_schedules(cfg.policy, policy_cls)
     _check_schedules(cfg.policy, policy_cls, schedules)
     given = {path: get_key(cfg.policy, path) for path in schedules}

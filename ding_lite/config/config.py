@@ -11,37 +11,26 @@ All checks are done before an environment worker starts. The user's dicts are ne
 
 from __future__ import annotations
 
-import ast
 import copy
-import difflib
+import importlib
 import os
 import pprint
 import sys
 import traceback
-import types
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from easydict import EasyDict
 
 from ding_lite.config import schema as sc
 from ding_lite.config.checks import check_policy, check_schedule, check_values, round_counts
-from ding_lite.config.compat import (
-    IGNORED_KEYS,
-    PLACES,
-    SYNONYMS,
-    choose_variant,
-    create_from,
-    import_module,
-    rename_keys,
-    take_loop_keys,
-    translate_create,
-    translate_d4rl,
-)
 from ding_lite.config.saved import append_to_path
 from ding_lite.config.shapes import check_action_space
 from ding_lite.config.unread import unread_keys
+from ding_lite.config.user import PARTS, merge_user, rename_env
 from ding_lite.envs.keys import ENV_KEYS
 from ding_lite.utils.key import SECTION, ConfigDict, get_key, has_fields, is_schedule, matches, set_key, show
 from ding_lite.utils.registry import (
@@ -51,7 +40,6 @@ from ding_lite.utils.registry import (
     REWARD_MODEL_REGISTRY,
     ConfigError,
     closest,
-    place_of,
 )
 
 # The dicts of a config file, in short, for messages.
@@ -59,9 +47,6 @@ LEAST = {
     "main_config": " Add main_config = dict(exp_name='my_run').",
     "create_config": " Add create_config = dict(policy=dict(type='ppo')).",
 }
-PARTS = ("env", "policy", "reward_model")  # sections for which create_config names a class and modules to import
-LIMITS = {"max_env_step", "max_train_iter"}  # words beside the keys of a config
-LONGEST_KEY = 200  # characters; searching for a similar key would take seconds for longer ones
 
 
 def read_file(path: str | Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
@@ -95,7 +80,7 @@ def read_pair(input_cfg: str | Path | Sequence[dict[str, Any]]) -> tuple[dict[st
     return pair[0], pair[1]
 
 
-def _get_dict(module: types.ModuleType, name: str) -> dict[str, Any]:
+def _get_dict(module: ModuleType, name: str) -> dict[str, Any]:
     value = getattr(module, name, None)
     if not isinstance(value, dict):
         others = [key for key, value in vars(module).items() if isinstance(value, dict) and key not in LEAST]
@@ -104,7 +89,7 @@ def _get_dict(module: types.ModuleType, name: str) -> dict[str, Any]:
     return value
 
 
-def _run_file(path: Path) -> types.ModuleType:
+def _run_file(path: Path) -> ModuleType:
     if not path.is_file():
         what = "is a directory" if path.is_dir() else "does not exist"
         raise ConfigError(f"Config file '{path}' {what}: give the path of a Python file.")
@@ -115,7 +100,7 @@ def _run_file(path: Path) -> types.ModuleType:
     # The module is removed from sys.modules afterwards. Environment workers cannot import it, so its classes must be
     # pickled by value. The file is not imported, because after two edits in a second Python
     # would reuse an outdated .pyc.
-    module = sys.modules[CONFIG_MODULE + path.stem] = types.ModuleType(CONFIG_MODULE + path.stem)
+    module = sys.modules[CONFIG_MODULE + path.stem] = ModuleType(CONFIG_MODULE + path.stem)
     module.__file__ = str(path)
     try:
         exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
@@ -130,13 +115,25 @@ def _run_file(path: Path) -> types.ModuleType:
 
 def find_policy(input_cfg: str | Path | Sequence[dict[str, Any]], overrides: Sequence[str] = ()) -> Any:
     """Return the class of a config's policy; arguments as for `compile_config`."""
-    policy_type = get_key(_merge_user(read_pair(input_cfg), overrides)[0], "policy.type")
+    pair = read_pair(input_cfg)
+    with suppress(ConfigError):
+        return _policy_of(merge_user(pair, overrides)[0])
+    return _policy_of(_di_engine().translate_types(pair, overrides)[0])
+
+
+def _policy_of(user: dict[str, Any]) -> Any:
+    policy_type = get_key(user, "policy.type")
     if not isinstance(policy_type, str):
         raise ConfigError(
             f"create_config.policy.type: expected a registered name such as policy=dict(type=...), got "
             f"{show(policy_type)}."
         )
     return POLICY_REGISTRY.find(policy_type)
+
+
+def _di_engine() -> ModuleType:
+    """Return the room that translates what DI-engine writes otherwise. Most configs need no translation."""
+    return importlib.import_module("ding_lite.di_engine.translation")
 
 
 def replace_values(
@@ -197,21 +194,14 @@ def compile_config(
         ConfigError: an unknown key, or a value of the wrong type or range. The message names the key, what was
             expected, and what to do.
     """
-    create_cfg = create_cfg or create_from(classes)
+    if classes and not create_cfg:
+        create_cfg = _di_engine().create_from(classes)
     if not (auto or classes):
         raise ConfigError(
             "compile_config(auto=False): give create_config, which names the classes, and leave auto out."
         )
-    pair: Any = input_cfg if create_cfg is None else (input_cfg, create_cfg)
-    user, texts, notes = _merge_user(read_pair(pair), overrides)
-    if seed is not None:
-        user["seed"] = seed
-    known = sc.config_schema(user, model_given)
-    check_action_space(user)
-    rename_keys(user, known, notes)
-    schema = sc.config_schema(user, model_given)
-    take_loop_keys(user, schema)
-    values = dict(_checked_items(user, "", schema, texts, notes))
+    pair = read_pair(input_cfg if create_cfg is None else (input_cfg, create_cfg))  # type: ignore[arg-type]
+    schema, values, notes = _read_user(pair, overrides, seed, model_given)
     cfg = _fill_in(schema, values)
     policy_cls = POLICY_REGISTRY.find(cfg.policy.type)
     round_counts(cfg, policy_cls, notes)
@@ -223,6 +213,31 @@ def compile_config(
     if save_cfg:
         save_config(cfg, os.path.join(cfg.exp_name, save_path))
     return cfg
+
+
+def _read_user(
+    pair: tuple[dict[str, Any], dict[str, Any]], overrides: Sequence[str], seed: int | None, model_given: bool
+) -> tuple[sc.Schema, dict[str, Any], list[str]]:
+    """Return the schema of a config, the values that the user set by dotted key, and notes on what was translated.
+
+    A config that has a key, type or value that the classes do not know may be one of DI-engine, and is translated. The
+    error is that of the translated config.
+    """
+
+    def check(user: dict[str, Any], texts: dict[str, str], notes: list[str]) -> Any:
+        user |= {} if seed is None else {"seed": seed}
+        if get_key(user, "policy.divide") is True and get_key(user, "policy.multi_gpu") is None:
+            set_key(user, "policy.multi_gpu", True)
+        rename_env(user, notes)
+        schema = sc.config_schema(user, model_given)
+        check_action_space(user)
+        return schema, dict(_checked_items(user, "", schema, texts)), notes
+
+    with suppress(ConfigError):
+        user, texts = merge_user(pair, overrides)
+        if not (model_given and get_key(user, "policy.model")):  # of a model object, no class declares the keys
+            return check(user, texts, [])
+    return check(*_di_engine().translate(pair, overrides, model_given))
 
 
 def _unread_notes(cfg: EasyDict) -> Iterator[str]:
@@ -248,70 +263,8 @@ def _fill_in(schema: sc.Schema, values: Mapping[str, Any]) -> EasyDict:
     return ConfigDict(cfg)
 
 
-def _merge_user(
-    pair: tuple[dict[str, Any], dict[str, Any]], overrides: Sequence[str]
-) -> tuple[dict[str, Any], dict[str, str], list[str]]:
-    """Merge the user's dicts and overrides, and import the modules that they name.
-
-    Returns:
-        The nested keys; the unparsed values of the overrides by dotted key; notes on keys that were translated.
-    """
-    notes: list[str] = []
-    user = sc.merge(translate_create(sc.plain(pair[1], "create_config"), notes), sc.plain(pair[0], "main_config"))
-    texts = _apply_overrides(user, overrides)
-    translate_d4rl(user, notes)
-    choose_variant(user, notes)
-    if get_key(user, "policy.divide") is True and get_key(user, "policy.multi_gpu") is None:
-        set_key(user, "policy.multi_gpu", True)
-    env_id, names = get_key(user, "env.env_id"), get_key(user, "env.import_names", [])
-    if isinstance(env_id, str) and ":" in env_id and isinstance(names, list):  # gymnasium's 'module:Id-v0'
-        module, _, name = env_id.partition(":")
-        set_key(user, "env.env_id", name)
-        set_key(user, "env.import_names", [*names, module])
-    _import_modules(user)
-    return user, texts, notes
-
-
-def _apply_overrides(user: dict[str, Any], overrides: Sequence[str]) -> dict[str, str]:
-    """Write `key=value` strings into `user`. Return the unparsed values by dotted key, for keys of type str."""
-    texts = {}
-    for item in overrides:
-        path, sep, text = item.partition("=")
-        if not sep or not path:
-            raise ConfigError(f"Override '{item}': expected dotted.key=value, such as policy.learn.batch_size=16.")
-        part, dot, rest = path.partition(".")
-        path = f"{PLACES.get(part, part)}{dot}{rest}"
-        try:
-            value = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            value = text
-        set_key(user, path, sc.plain(value, path))
-        texts[path] = text
-    return texts
-
-
-def _import_modules(user: dict[str, Any]) -> None:
-    """Import the modules of `import_names`, which register classes; the current directory may contain them."""
-    append_to_path([os.getcwd()])
-    for path in (f"{part}.import_names" for part in PARTS):
-        names = get_key(user, path, [])
-        if not matches(names, list[str]):
-            raise ConfigError(f"create_config.{path}: expected a list of module names, got {show(names)}.")
-        for name in names:
-            try:
-                import_module(name)
-            except ConfigError:  # its message already says what is wrong
-                raise
-            except ImportError as error:
-                raise ConfigError(f"create_config.{path}: cannot import '{name}': {error}. Is it installed?") from error
-            except (Exception, SystemExit) as error:
-                raise ConfigError(
-                    f"create_config.{path}: '{name}' fails: {place_of(error)}{sc.show_error(error)}."
-                ) from error
-
-
 def _checked_items(
-    node: dict[str, Any], prefix: str, schema: sc.Schema, texts: Mapping[str, str], notes: list[str]
+    node: dict[str, Any], prefix: str, schema: sc.Schema, texts: Mapping[str, str]
 ) -> Iterator[tuple[str, Any]]:
     """Check the keys that the user set, and yield each dotted key with its value."""
     for key, value in node.items():
@@ -328,39 +281,9 @@ def _checked_items(
         elif path in schema or any(known.startswith(path + ".") for known in schema):
             if not isinstance(value, dict):
                 raise ConfigError(f"{path}: expected a dict of options, got {show(value)}.")
-            yield from _checked_items(value, path + ".", schema, texts, notes)
-        elif path in IGNORED_KEYS:
-            accepted, reason = IGNORED_KEYS[path]
-            choices = accepted if isinstance(accepted, tuple) else (accepted,)
-            if Any not in choices and value not in choices:
-                possible = " or ".join(map(repr, choices))
-                raise ConfigError(f"{path}: expected {possible} ({reason}), got {show(value)}: leave it out.")
-            notes.append(f"{path} is ignored: {reason}.")
+            yield from _checked_items(value, path + ".", schema, texts)
         else:
-            raise ConfigError(f"Unknown key '{path}'.{_closest_path(path, schema)}")
-
-
-def _closest_path(path: str, schema: sc.Schema) -> str:
-    """Return a hint: the most similar known key at any level, or, if none is similar, the known keys of this level."""
-    known = {".".join(parts[:i]) for parts in (p.split(".") for p in schema) for i in range(1, len(parts) + 1)}
-    known |= LIMITS
-    parent, _, name = path.rpartition(".")
-    section = path.partition(".")[0]
-    names = SYNONYMS.get(name.lower(), name.lower()).split(" ")
-
-    def likeness(other: str) -> float:
-        last = other.rpartition(".")[2].lower()
-        same_name = max(difflib.SequenceMatcher(None, last, each).ratio() for each in names)
-        elsewhere = bool(parent) and other.partition(".")[0] != section
-        enough = 0.8 if elsewhere else 0.6  # a user who names a section rarely means another
-        return same_name + 0.3 * difflib.SequenceMatcher(None, other, path).ratio() if same_name > enough else 0.0
-
-    best = max(sorted(known), key=likeness) if len(path) <= LONGEST_KEY else ""
-    if best and likeness(best):
-        where = " It is a limit: a word of the command line, or a key of the file's `limits`." if best in LIMITS else ""
-        return f" Did you mean '{best}'?{where}"
-    siblings = sorted(other.rpartition(".")[2] for other in known - LIMITS if other.rpartition(".")[0] == parent)
-    return f" Known in '{parent or 'main_config'}': {', '.join(siblings)}."
+            raise ConfigError(f"Unknown key '{path}'.{sc.closest_path(path, schema)}")
 
 
 def save_config(cfg: EasyDict, path: str | Path, pipeline: str = "", **limits: int) -> None:

@@ -7,6 +7,7 @@ without options.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import inspect
 import traceback
@@ -84,6 +85,41 @@ MODEL_RANGES = {
     ("_num", "nblock", "padding"): (0, 1000),
 }
 ENCODER = "policy.model.encoder"
+LIMITS = {"max_env_step", "max_train_iter"}  # words beside the keys of a config
+LONGEST_KEY = 200  # characters; searching for a similar key would take seconds for longer ones
+# Names of other libraries, and the last part of ours; of several, separated by spaces, the policy has one.
+SYNONYMS = {
+    other: ours
+    for ours, others in {
+        "alpha entropy_weight": "ent_coef entropy_coef",
+        "clip_ratio": "clip_range clip_coef clip_param eps_clip",
+        "collector_env_num": "n_envs num_envs num_workers training_num",
+        "cuda": "device",
+        "decay": "exploration_fraction",
+        "discount_factor": "gamma",
+        "encoder_hidden_size_list": "hidden_size hidden_sizes net_arch",
+        "end": "exploration_final_eps end_e",
+        "epoch_per_collect": "n_epochs update_epochs num_learning_epochs repeat_per_collect",
+        "evaluator_env_num": "test_num",
+        "exp_name": "run_name experiment_name",
+        "gae_lambda": "lam",
+        "grad_clip_value": "max_grad_norm",
+        "learning_rate": "lr",
+        "max_env_step": "total_timesteps num_timesteps max_steps total_steps",
+        "max_train_iter": "max_iterations",
+        "n_evaluator_episode": "n_eval_episodes",
+        "n_sample": "n_steps num_steps num_steps_per_env step_per_collect",
+        "optimizer": "optim_type optimizer_class",
+        "random_collect_size": "learning_starts",
+        "replay_buffer_size": "buffer_size",
+        "start": "exploration_initial_eps start_e",
+        "target_theta": "tau",
+        "target_update_freq": "target_network_frequency",
+        "update_per_collect": "gradient_steps",
+        "value_weight": "vf_coef value_loss_coef",
+    }.items()
+    for other in others.split()
+}
 
 
 def config_schema(user: dict[str, Any], model_given: bool = False) -> Schema:
@@ -273,3 +309,26 @@ def merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
         inner = merged.get(key)
         merged[key] = merge(inner if isinstance(inner, Mapping) else {}, value) if isinstance(value, Mapping) else value
     return merged
+
+
+def closest_path(path: str, schema: Schema) -> str:
+    """Return a hint: the most similar known key at any level, or, if none is similar, the known keys of this level."""
+    known = {".".join(parts[:i]) for parts in (p.split(".") for p in schema) for i in range(1, len(parts) + 1)}
+    known |= LIMITS
+    parent, _, name = path.rpartition(".")
+    section = path.partition(".")[0]
+    names = SYNONYMS.get(name.lower(), name.lower()).split(" ")
+
+    def likeness(other: str) -> float:
+        last = other.rpartition(".")[2].lower()
+        same_name = max(difflib.SequenceMatcher(None, last, each).ratio() for each in names)
+        elsewhere = bool(parent) and other.partition(".")[0] != section
+        enough = 0.8 if elsewhere else 0.6  # a user who names a section rarely means another
+        return same_name + 0.3 * difflib.SequenceMatcher(None, other, path).ratio() if same_name > enough else 0.0
+
+    best = max(sorted(known), key=likeness) if len(path) <= LONGEST_KEY else ""
+    if best and likeness(best):
+        where = " It is a limit: a word of the command line, or a key of the file's `limits`." if best in LIMITS else ""
+        return f" Did you mean '{best}'?{where}"
+    siblings = sorted(other.rpartition(".")[2] for other in known - LIMITS if other.rpartition(".")[0] == parent)
+    return f" Known in '{parent or 'main_config'}': {', '.join(siblings)}."

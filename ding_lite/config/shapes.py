@@ -17,7 +17,6 @@ from easydict import EasyDict
 
 from ding_lite.config import schema as sc
 from ding_lite.config.checks import check_memory, has_floats
-from ding_lite.config.compat import given_action_spaces
 from ding_lite.envs.masks import check_choices, find_mask_space
 from ding_lite.envs.spaces import EnvSpec, count_agents
 from ding_lite.utils.key import describe, get_key, matches, set_key
@@ -31,6 +30,7 @@ KINDS: dict[str, type] = {
     "continuous": gymnasium.spaces.Box,
     "hybrid": gymnasium.spaces.Dict,
 }
+FIRST_ACTIONS = "ding_lite.envs.actions:FirstActions"
 ENVS, ACTORS, BATCH = "env.collector_env_num", "policy.collect.actors", "policy.learn.batch_size"
 # Sizes of which each environment has an equal part.
 PARTS = ("policy.collect.n_sample", "policy.collect.n_episode", "policy.other.replay_buffer.replay_buffer_size")
@@ -78,6 +78,24 @@ def set_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False, max_
             "0..1 by the networks. Set env.norm_obs=False."
         )
     check_memory(cfg, env_spec.observation_space, max_env_step)
+
+
+def play_first_actions(cfg: EasyDict, env_spec: EnvSpec) -> bool:
+    """Add a wrapper that leaves only the first actions of the environment, if the config says that there are fewer.
+
+    DI-engine does not compare `policy.model.action_shape` with the environment. Return whether the config has changed.
+    """
+    space, number, managed = env_spec.action_space, cfg.policy.model.get("action_shape"), cfg.env.manager.type
+    masked = find_mask_space(env_spec.observation_space) is not None
+    if not isinstance(space, gymnasium.spaces.Discrete) or type(number) is not int or masked or managed == "native":
+        return False
+    if not 1 < number < space.n:
+        return False
+    cfg.env.wrappers = [*cfg.env.wrappers, {"name": FIRST_ACTIONS, "number": number}]
+    cfg.notes.append(
+        f"policy.model.action_shape={number}: the first {number} of the environment's {space.n} are played."
+    )
+    return True
 
 
 def _check_required(cfg: EasyDict, options: sc.Schema, env_spec: EnvSpec) -> None:
@@ -194,19 +212,18 @@ def _fit_range(cfg: EasyDict, unit_actions: bool, options: sc.Schema, space: gym
     )
 
 
-def check_action_space(user: dict[str, Any]) -> None:
+def check_action_space(user: dict[str, Any], path: str = "policy.model.action_space") -> None:
     """Check that the policy takes the kind of actions that `action_space` names, if it names one of `KINDS`.
 
     Without this check, the message would be about the model's parameter, and would not say which policy to use. `user`
-    has the nested keys that the user set.
+    has the nested keys that the user set, `action_space` under `path`.
     """
-    policy_type = get_key(user, "policy.type")
-    for path, kind in given_action_spaces(user).items():
-        space = KINDS.get(kind) if isinstance(kind, str) else None
-        policy_cls = POLICY_REGISTRY.find(policy_type)
-        if space is not None and not issubclass(space, _spaces_of(policy_cls)):
-            expected, advice = _expected_actions(policy_cls), _advice(policy_type, space)
-            raise ConfigError(f"{path}: policy '{policy_type}' expects {expected} actions, got '{kind}': {advice}")
+    policy_type, kind = get_key(user, "policy.type"), get_key(user, path)
+    space = KINDS.get(kind) if isinstance(kind, str) else None
+    policy_cls = POLICY_REGISTRY.find(policy_type)
+    if space is not None and not issubclass(space, _spaces_of(policy_cls)):
+        expected, advice = _expected_actions(policy_cls), _advice(policy_type, space)
+        raise ConfigError(f"{path}: policy '{policy_type}' expects {expected} actions, got '{kind}': {advice}")
 
 
 def _spaces_of(policy_cls: type) -> tuple[type, ...]:

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.utils.data import IterableDataset, get_worker_info
 
 from ding_lite.config import compile_config, set_shapes
-from ding_lite.config.compat import SCHEDULERS
+from ding_lite.di_engine.keys import SCHEDULERS
 from ding_lite.envs import check_env, create_vector_env, derive_seeds
 from ding_lite.policy import create_policy
 from ding_lite.run.pipelines import refuse_options

@@ -9,6 +9,13 @@ from ding_lite.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ding_lite.dataset.rollout_dataset import RolloutDataset as RolloutDataset
+    from ding_lite.di_engine.pipelines import serial_pipeline_onpolicy_ppg as serial_pipeline_onpolicy_ppg
+    from ding_lite.di_engine.pipelines import (
+        serial_pipeline_reward_model_offpolicy as serial_pipeline_reward_model_offpolicy,
+    )
+    from ding_lite.di_engine.pipelines import (
+        serial_pipeline_reward_model_onpolicy as serial_pipeline_reward_model_onpolicy,
+    )
     from ding_lite.launch.launcher import LaunchError as LaunchError
     from ding_lite.launch.launcher import launch as launch
     from ding_lite.observers.serial_entry_rpc import serial_pipeline_rpc as serial_pipeline_rpc
@@ -21,13 +28,6 @@ if TYPE_CHECKING:
     from ding_lite.run.pipelines import find_pipeline as find_pipeline
     from ding_lite.run.serial_entry import serial_pipeline as serial_pipeline
     from ding_lite.run.serial_entry import serial_pipeline_onpolicy as serial_pipeline_onpolicy
-    from ding_lite.run.serial_entry import serial_pipeline_onpolicy_ppg as serial_pipeline_onpolicy_ppg
-    from ding_lite.run.serial_entry import (
-        serial_pipeline_reward_model_offpolicy as serial_pipeline_reward_model_offpolicy,
-    )
-    from ding_lite.run.serial_entry import (
-        serial_pipeline_reward_model_onpolicy as serial_pipeline_reward_model_onpolicy,
-    )
     from ding_lite.trained.agent import evaluate_checkpoint as evaluate_checkpoint
 else:
     __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
@@ -44,6 +43,11 @@ from ding_lite.utils.key import ConfigDict, Groups, declared_keys, default_value
 from ding_lite.utils.ranks.collectives import get_local_rank, get_world_size
 from ding_lite.utils.registry import MODEL_REGISTRY, POLICY_REGISTRY, ConfigError, wrapped
 from ding_lite.utils.tree import tree_leaves, tree_map
+
+
+def _di_engine_mode(name: str) -> property:
+    """Return a property: the view of a policy's methods that has this name in DI-engine."""
+    return property(lambda policy: getattr(importlib.import_module("ding_lite.di_engine.modes"), name)(policy))
 
 
 class Policy(Checkpointed):
@@ -303,26 +307,7 @@ class Policy(Checkpointed):
         """Return a context manager for evaluations: in it, networks have averaged weights if `eval.average` is set."""
         return nullcontext() if self._average is None else self._average.used()
 
-    # DI-engine's names of the methods above.
-
-    @property
-    def learn_mode(self) -> SimpleNamespace:
-        """What DI-engine's learner calls."""
-        return self._mode(forward=self.learn, monitor_vars=self.monitor_vars)
-
-    @property
-    def collect_mode(self) -> SimpleNamespace:
-        """What DI-engine's collector calls."""
-        rows = {"process_transition": self.to_row, "get_train_sample": self.to_samples}
-        return self._mode(forward=self.act, reset=self.reset, **rows)
-
-    @property
-    def eval_mode(self) -> SimpleNamespace:
-        """What DI-engine's evaluator calls."""
-        return self._mode(forward=partial(self.act, explore=False), reset=partial(self.reset, explore=False))
-
-    def _mode(self, **methods: Any) -> SimpleNamespace:
-        return SimpleNamespace(state_dict=self.state_dict, load_state_dict=self.load_state_dict, **methods)
+    learn_mode, collect_mode, eval_mode = map(_di_engine_mode, ("learn_mode", "collect_mode", "eval_mode"))
 
     # What subclasses override, for learning.
 

@@ -103,9 +103,3 @@ def _find_source(setup: RunSetup) -> Callable[..., Source]:
         return play
     source: Callable[..., Source] = importlib.import_module("ding_lite.actors.actors").play_apart
     return source
-
-
-# DI-engine's names for runs with a reward model, and for PPG
-serial_pipeline_onpolicy_ppg = serial_pipeline_onpolicy
-serial_pipeline_reward_model_offpolicy = serial_pipeline
-serial_pipeline_reward_model_onpolicy = serial_pipeline_onpolicy

@@ -33,8 +33,7 @@ from gymnasium.vector.utils import batch_space
 from torch import Tensor, nn
 
 from ding_lite.config import compile_config, set_shapes
-from ding_lite.config.compat import play_first_actions
-from ding_lite.config.shapes import divide, total
+from ding_lite.config.shapes import divide, play_first_actions, total
 from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.envs.spaces import load_spec

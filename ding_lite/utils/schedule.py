@@ -18,7 +18,7 @@ The count `by` is one of
     collect:    collects before the current one
 
 Every number that changes during a run as a function of a count is a `Schedule`. DI-engine's keys are read into it:
-`lr_scheduler` and `clip_scheduler` when the config compiles (`config/compat.py`), `other.eps` by
+`lr_scheduler` and `clip_scheduler` when the config compiles (`di_engine/translation.py`), `other.eps` by
 `rl_utils.epsilon_at`, and the `beta` of prioritised replay, whose count is the number of batches drawn.
 """
 

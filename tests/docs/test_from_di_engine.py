@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ding_lite.config import compile_config, set_shapes
-from ding_lite.config.compat import IGNORED_KEYS, RENAMED_KEYS
+from ding_lite.di_engine.keys import IGNORED_KEYS, RENAMED_KEYS
 from ding_lite.envs import check_env
 from ding_lite.utils import POLICY_REGISTRY
 from ding_lite.utils.key import declared_keys
@@ -97,7 +97,7 @@ def test_the_code_that_replaces_di_engines_trains_on_two_processes(tmp_path: Pat
 
 
 def with_tables(page: str) -> str:
-    """Return the page with the rows of its two tables of keys as config/compat.py has them."""
+    """Return the page with the rows of its two tables of keys as di_engine/keys.py has them."""
     renamed = [f"| `{old}` | `{new}` |\n" for old, new in RENAMED_KEYS.items()]
     ignored = [
         f"| `{key}` | {' or '.join('any' if one is Any else f'`{one!r}`' for one in choices)} | {why} |\n"

@@ -1,0 +1,181 @@
+"""Policies of DI-engine that have another name, class or keys here, and the data sets of D4RL.
+
+The functions change `user`, the nested keys that the user set, in place, and append a sentence to `notes` for every
+value that they translate.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from typing import Any
+
+from ding_lite.config.schema import BUFFER
+from ding_lite.di_engine.keys import expand, given_action_spaces
+from ding_lite.di_engine.names import rename_type
+from ding_lite.utils.key import get_key, pop_key, set_key, show
+from ding_lite.utils.registry import ConfigError
+
+# D4RL's names of robots, which stand before the kind of data in env.env_id: gymnasium's, and those of Minari's data.
+D4RL = {name.lower(): (f"{name}-v5", "mujoco/{}/{}-v0") for name in ("Ant", "HalfCheetah", "Hopper", "Walker2d")}
+for _hand in ("Pen", "Door", "Hammer", "Relocate"):
+    D4RL[_hand.lower()] = (f"gymnasium_robotics:AdroitHand{_hand}-v1", "D4RL/{}/{}-v2")
+# Policies whose class in DI-engine also takes action_space='hybrid', and the policy that does so here.
+HYBRID_POLICIES = {"ddpg": "paddpg"}
+# Policies that have another class if their networks have a memory.
+RECURRENT_POLICIES = {"sac": "recurrent_sac", "td3": "recurrent_td3"}
+# Keys of DI-engine's classes of these policies, and their names here; of several values the first counts. Empty: none.
+POLICY_KEYS = {
+    "coma": {
+        "policy.model.obs_shape.global_state": "policy.model.global_obs_shape",
+        "policy.model.obs_shape.agent_state": "policy.model.obs_shape",
+        **dict.fromkeys(("policy.collect.n_episode", "policy.collect.unroll_len"), ""),
+    },
+    "dt": {
+        "policy.model.context_len": "policy.context_len",
+        "dataset.context_len": "policy.context_len",
+        "dataset.rtg_scale": "policy.rtg_scale",
+        "dataset.data_dir_prefix": "policy.collect.data_path",
+        "policy.learn.dataset_path": "policy.collect.data_path",
+        "policy.max_timestep": "policy.model.max_timestep",
+        "policy.model.state_dim": "policy.model.obs_shape",
+        "policy.model.act_dim": "policy.model.action_shape",
+        "policy.batch_size": "policy.learn.batch_size",
+        "policy.learn.learning_rate": "",
+        "policy.learning_rate": "policy.learn.learning_rate",
+        "policy.wt_decay": "policy.learn.weight_decay",
+        "policy.clip_grad_norm_p": "policy.learn.grad_clip_value",
+    }
+    | dict.fromkeys(expand(
+        "policy.{stop_value,env_name,evaluator_env_num,state_std,max_eval_ep_len,weight_decay,device,log_dir,kappa} "
+        "policy.{num_eval_ep,num_updates_per_iter,n_blocks,embed_dim,n_heads,dropout_p,min_q_weight} "
+        "policy.{dataset,lr,max_test_ep_len} "
+        "policy.{,learn.}target_update_freq policy.{learn.kappa,learn.min_q_weight,eval.evaluator.evalu_freq} "
+        "policy.{model.continuous,collect.data_type} dataset env.{env_name,episode_num}"
+    ), ""),
+    "r2d2_gtrxl": {
+        "policy.model.att_layer_num": "policy.model.memory.layer_num",
+        "policy.model.att_head_num": "policy.model.memory.head_num",
+        "policy.model.gru_bias": "policy.model.memory.gate_bias",
+        **dict.fromkeys(expand("policy.model.{dropout,att_head_dim,att_mlp_num,gru_gating}"), ""),
+    },
+}  # fmt: skip
+# What DI-engine's class `r2d2_gtrxl` and its model have where a config says nothing.
+GTRXL_DEFAULTS = {
+    "policy.seq_len": 20,
+    "policy.learn.value_rescale": False,
+    "policy.model.hidden_size": 16,
+    "policy.model.memory_len": 64,
+    "policy.model.att_layer_num": 3,
+}
+
+
+def translate_d4rl(user: dict[str, Any], notes: list[str]) -> None:
+    """Replace D4RL's name of an environment and its data, 'hopper-medium-v2', by gymnasium's and Minari's names.
+
+    This is done if `env.type` is 'd4rl'. A data set that the user names is kept. Minari's data were recorded anew.
+    """
+    if get_key(user, "env.type") != "d4rl":
+        return
+    name, path = get_key(user, "env.env_id"), "policy.collect.data_path"
+    found = re.fullmatch(r"(\w+?)-([a-z-]+)-v\d+", str(name))
+    if found is None or found[1] not in D4RL:
+        raise ConfigError(
+            f"env.env_id: expected one of {', '.join(D4RL)} and the kind of its data, such as 'hopper-medium-v2', with "
+            f"env.type='d4rl', got {show(name)}: for others set gymnasium's id, and {path} to a Minari data set's id."
+        )
+    robot, data = found.groups()
+    for key in ("env.type", "env.import_names", "policy.collect.data_type"):
+        pop_key(user, key)
+    env_id, data_id = D4RL[robot]
+    set_key(user, "env.env_id", env_id)
+    version = next((found.version for found in importlib.metadata.distributions(name="mujoco")), "(not installed)")
+    note = f"env.env_id '{name}' is '{env_id}' here, of MuJoCo {version}"
+    if get_key(user, path) is None:
+        set_key(user, path, data_id.format(robot, data))
+        set_key(user, "policy.collect.data_type", "minari")
+        note += f", with the Minari data set '{get_key(user, path)}'"
+    notes.append(f"{note}.")
+
+
+def choose_variant(user: dict[str, Any], notes: list[str]) -> None:
+    """Replace the type of a policy by that of its variant for hybrid actions or a memory.
+
+    Also replace a buffer type of DI-engine, set in `main_config`, by the one used here.
+    """
+    path = f"{BUFFER}.type"
+    if isinstance(buffer := get_key(user, path), str):
+        set_key(user, path, rename_type("replay_buffer", buffer, path, notes))
+    if get_key(user, "policy.multi_agent") is True:
+        for path in [path for path, kind in given_action_spaces(user).items() if kind == "discrete"]:
+            pop_key(user, path)  # the only kind of actions that several agents have
+    name, keys = get_key(user, "policy.type"), ("model.lstm_type", "model.memory")
+    memory = next(((key, value) for key in keys if (value := get_key(user, f"policy.{key}")) is not None), None)
+    if not isinstance(name, str):
+        return
+    if name == "r2d2_gtrxl":
+        _read_transformer(user, notes)
+        return
+    if name == "dt" and get_key(user, "policy.model.state_dim") is not None:
+        _read_dt(user, notes)
+        return
+    if name == "coma" and isinstance(get_key(user, "policy.model.obs_shape"), dict):
+        _move_keys(user, name, notes)
+    if name in HYBRID_POLICIES and "hybrid" in given_action_spaces(user).values():
+        variant, option = HYBRID_POLICIES[name], "action_space='hybrid'"
+    elif name in RECURRENT_POLICIES and memory is not None:
+        variant, option = RECURRENT_POLICIES[name], f"{memory[0]}={memory[1]!r}"
+    else:
+        return
+    set_key(user, "policy.type", variant)
+    notes.append(f"policy.type '{name}' with {option} is '{variant}' here.")
+
+
+def _move_keys(user: dict[str, Any], policy_type: str, notes: list[str]) -> None:
+    """Replace the keys of DI-engine's class of a policy, see `POLICY_KEYS`."""
+    for old, new in POLICY_KEYS[policy_type].items():
+        value = pop_key(user, old)
+        if value is not None and new and get_key(user, new) in (None, {}):
+            set_key(user, new, value)
+    notes.append(f"The keys of DI-engine's '{policy_type}' have other names here, see docs/from_di_engine.md.")
+
+
+def _read_transformer(user: dict[str, Any], notes: list[str]) -> None:
+    """Replace DI-engine's `r2d2_gtrxl` by R2D2 with a transformer as memory, and the names of its options."""
+    set_key(user, "policy.type", "r2d2")
+    for path, default in GTRXL_DEFAULTS.items():
+        if get_key(user, path) is None:
+            set_key(user, path, default)
+    # There, a row attends to the rows of its segment and to `memory_len` rows before.
+    length = pop_key(user, "policy.model.memory_len") + pop_key(user, "policy.seq_len")
+    set_key(user, "policy.model.memory", {"type": "gtrxl", "memory_len": length})
+    size, sizes = pop_key(user, "policy.model.hidden_size"), "policy.model.encoder_hidden_size_list"
+    if get_key(user, sizes) is None:
+        set_key(user, sizes, [128, 128, size] if _is_image(get_key(user, "policy.model.obs_shape")) else [size])
+    _move_keys(user, "r2d2_gtrxl", notes)
+    notes.append(f"policy.type 'r2d2_gtrxl' is 'r2d2' with model.memory={get_key(user, 'policy.model.memory')} here.")
+
+
+def _is_image(shape: Any) -> bool:
+    return isinstance(shape, (list, tuple)) and len(shape) == 3
+
+
+def _read_dt(user: dict[str, Any], notes: list[str]) -> None:
+    """Replace the keys of DI-engine's Decision Transformer, whose configs have `policy.model.state_dim`.
+
+    Its warm-up is a schedule of the learning rate, and `state_mean` normalises observations. Its main program for
+    images has an encoder of three convolutions.
+    """
+    if length := get_key(user, "policy.model.context_len"):
+        set_key(user, "policy.context_len", length)  # the only one that DI-engine's policy reads
+    _move_keys(user, "dt", notes)
+    rate, steps = get_key(user, "policy.learn.learning_rate", 1e-4), pop_key(user, "policy.warmup_steps")
+    if steps is not None and isinstance(rate, float):
+        schedule = dict(type="linear", start=rate / steps, end=rate, over=steps, by="iteration")
+        set_key(user, "policy.learn.learning_rate", schedule)
+    if "state_mean" in (get_key(user, "policy") or {}):
+        pop_key(user, "policy.state_mean")
+        set_key(user, "env.norm_obs", True)
+    sizes = "policy.model.encoder_hidden_size_list"
+    if _is_image(get_key(user, "policy.model.obs_shape")) and get_key(user, sizes) is None:
+        set_key(user, sizes, [32, 64, 64, get_key(user, "policy.model.h_dim", 128)])
