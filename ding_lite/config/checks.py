@@ -143,8 +143,8 @@ def check_policy(cfg: EasyDict, policy_cls: Any) -> None:
         right = policy_cls.learns_from == source
         if cfg.policy.get(name, right) != right:
             raise ConfigError(
-                f"Policy '{cfg.policy.type}' declares {name}={not right}, but learns from {policy_cls.learns_from}: "
-                f"set the attribute `learns_from` of its class, such as learns_from = '{source}'."
+                f"The class of policy '{cfg.policy.type}' declares {name}={not right}, but learns from "
+                f"{policy_cls.learns_from}: set its attribute `learns_from`, such as learns_from = '{source}'."
             )
     schedules = find_schedules(cfg.policy, policy_cls)
     _check_schedules(cfg.policy, policy_cls, schedules)

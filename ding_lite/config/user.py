@@ -60,8 +60,8 @@ def nest(create: dict[str, Any]) -> dict[str, Any]:
             raise ConfigError(f"Unknown key '{path}'.{closest(key, CREATED)}")
     parts = {key: dict(create[key]) for key in CREATED if key in create}
     name = parts.get("env_manager", {}).get("type", "base")
-    if name not in MANAGERS:
-        hint = f"{closest(name, MANAGERS)} Known: {', '.join(MANAGERS)}."
+    if not isinstance(name, str) or name not in MANAGERS:
+        hint = f"{closest(str(name), MANAGERS)} Known: {', '.join(MANAGERS)}."
         raise ConfigError(f"Unknown create_config.env_manager.type '{name}'.{hint}")
     cfg: dict[str, Any] = {"env": {"manager": parts.pop("env_manager", {})}, "policy": {}}
     if buffer := parts.pop("replay_buffer", {}):
