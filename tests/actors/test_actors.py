@@ -379,7 +379,7 @@ def test_environments_that_cannot_be_sent_are_named(monkeypatch: pytest.MonkeyPa
         serial_pipeline(pair(), env_setting=(build, [{}], [{}]), max_env_step=600, overrides=words)
 
     lock = threading.Lock()
-    with pytest.raises(ConfigError, match=r"module tests\.entry\.test_actors.*cannot pickle '_thread.lock'"):
+    with pytest.raises(ConfigError, match=r"module tests\.actors\.test_actors.*cannot pickle '_thread.lock'"):
         run(lambda cfg: (lock, gymnasium.make("CartPole-v1"))[1])
     module = types.ModuleType("only_here")  # a module that the machine of an actor does not have
     monkeypatch.setitem(sys.modules, "only_here", module)

@@ -14,6 +14,7 @@ from ding_lite.config import compile_config, read_config, set_shapes
 from ding_lite.config.schema import PIPELINE_OF, config_schema
 from ding_lite.config.shapes import divide
 from ding_lite.envs import check_env
+from ding_lite.policy import create_policy
 from ding_lite.utils import POLICY_REGISTRY
 from ding_lite.utils.key import get_key
 from tests.distributed.launcher import ROOT
@@ -55,7 +56,7 @@ def test_it_compiles_fits_its_environment_and_says_what_it_learns(path: Path) ->
     assert cfg.notes == []  # no key of an example is ignored or renamed
     network = repr((cfg.policy.type, cfg.policy.model))
     if network not in BUILT:  # many games share one, and each takes a while to initialise
-        policy = POLICY_REGISTRY.find(cfg.policy.type)(cfg.policy)
+        policy = create_policy(cfg.policy)
         assert sum(parameter.numel() for parameter in policy.model.parameters()) > 0
         BUILT.add(network)
 

@@ -10,6 +10,7 @@ import jedi
 import pytest
 
 from ding_lite.entry import Callback, serial_pipeline, serial_pipeline_onpolicy
+from ding_lite.multi_agent.rows import AgentPolicy
 from ding_lite.worker import Learner
 from tests.distributed import parity
 from tests.policy.helpers import OURS, batches_of
@@ -48,7 +49,8 @@ def test_few_calls_lie_between_the_loop_and_every_loss(name: str) -> None:
     batch = next(batches_of(policy, cfg, parity.collect_block(cfg)))
     Learner(policy, 100, lambda values: None).train([batch, batch])  # TD3 steps its actor at every second one
     assert stacks
-    assert max(map(len, stacks)) <= MOST_CALLS - 2
+    in_front = 2 * isinstance(policy, AgentPolicy)  # `learn` and `_forward_learn` of a class in front of another one
+    assert max(map(len, stacks)) <= MOST_CALLS - 2 + in_front
 
 
 class Watch(Callback):
