@@ -287,18 +287,19 @@ class Policy(Checkpointed):
         return self._get_train_sample(block)
 
     def reset(self, env_id: np.ndarray | None = None, explore: bool = True) -> None:
-        """Forget the running episodes of these environments of a collector, or of an evaluator; None: all.
-
-        A policy that remembers more of them than `_memory` overrides this method.
-        """
+        """Forget the running episodes of these environments of a collector, or of an evaluator; None: all."""
         if env_id is None:
             self._memory[explore] = {}
         elif self._memory[explore]:
             index_K = torch.as_tensor(env_id, device=self._device)
             self._memory[explore] = tree_map(lambda leaf: leaf.index_fill(0, index_K, 0.0), self._memory[explore])
-        if env_id is None and not explore:  # a new evaluation
+        if explore:
+            self._reset_collect(env_id)
+            return
+        if env_id is None:  # a new evaluation
             self.schedules.set_numbers()
             self._eval_random.manual_seed(0)
+        self._reset_eval(env_id)
 
     def see_reward(self, reward: np.ndarray, explore: bool = True) -> None:
         """Take the true rewards `[N]` of the last actions of `act`; only policies that ask for a return do."""
@@ -484,6 +485,9 @@ class Policy(Checkpointed):
         """Turn a rollout block `[T, N, ...]` into samples. By default, the block is returned unchanged, for replay."""
         return block
 
+    def _reset_collect(self, env_id: np.ndarray | None = None) -> None:
+        """Forget more of the running episodes of these environments than `_memory`; None means all."""
+
     # For evaluating.
 
     def _init_eval(self) -> None:
@@ -498,6 +502,9 @@ class Policy(Checkpointed):
         options: dict[str, Any] = {"mode": self.actor_mode} if self.actor_mode else {}
         output = self._play(obs, **options)
         return output if "action" in output else output | {"action": mode(output["logit"])}
+
+    def _reset_eval(self, env_id: np.ndarray | None = None) -> None:
+        """Forget more of the running episodes of these environments than `_memory`; None means all."""
 
     def _to_device(self, data: Any) -> Any:
         """Return nested dicts of arrays or tensors as tensors on the policy's device; floats get the model's dtype."""
