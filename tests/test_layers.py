@@ -129,7 +129,7 @@ print(*sorted({name.split(".")[1] for name in sys.modules if name.startswith("di
 """
 
 
-@pytest.mark.parametrize("name", ["cartpole_dqn", "cartpole_ppo", "pendulum_sac"])
+@pytest.mark.parametrize("name", ["cartpole_dqn", "pendulum_ppo", "pendulum_sac"])
 def test_a_plain_run_loads_no_module_of_a_room(name: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", RUN, f"dizoo.classic_control.{name.partition('_')[0]}.config.{name}_config"]
     run = subprocess.run(command, cwd=tmp_path, timeout=120, capture_output=True, text=True)

@@ -25,7 +25,8 @@ cartpole_ppo_config = EasyDict(
         ),
         learn=dict(
             batch_size=64,
-            learning_rate=dict(type="linear", start=0.001, end=0.0001, over=400, by="collect"),
+            learning_rate=0.001,
+            lr_scheduler=dict(epoch_num=400, min_lr_lambda=0.1),
         ),
         collect=dict(
             n_sample=256,
