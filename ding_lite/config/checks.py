@@ -29,7 +29,7 @@ from ding_lite.utils.key import (
 from ding_lite.utils.passwords import check_no_passwords
 from ding_lite.utils.registry import TRACKER_REGISTRY, ConfigError, closest, wrapped
 from ding_lite.utils.schedule import Schedule, Scheduled, find_schedules
-from ding_lite.utils.tree import tree_leaves
+from ding_lite.utils.tree import MASK, tree_leaves
 
 ROUNDED = (  # counts that are rounded up, each to a multiple of the second key
     ("policy.collect.n_sample", "env.collector_env_num"),
@@ -241,7 +241,7 @@ def check_normalization(cfg: EasyDict, policy_cls: Any) -> None:
 def has_floats(space: gymnasium.Space[Any]) -> bool:
     """Return whether the observations of a space have something that `env.norm_obs` normalises."""
     if isinstance(space, gymnasium.spaces.Dict):
-        return any(has_floats(part) for key, part in space.items() if key != "action_mask")
+        return any(has_floats(part) for key, part in space.items() if key != MASK)
     return np.issubdtype(space.dtype, np.floating)
 
 

@@ -22,6 +22,7 @@ from ding_lite.envs.spaces import EnvSpec, count_agents
 from ding_lite.utils.key import describe, get_key, matches, set_key
 from ding_lite.utils.ranks.launch_environment import share
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from ding_lite.utils.tree import MASK
 
 # Values of `action_space` that name a kind of actions, and the spaces that have it. Others say what the model returns.
 KINDS: dict[str, type] = {
@@ -152,7 +153,7 @@ def _agent_shapes(policy: EasyDict, policy_cls: Any, env_spec: EnvSpec, knows_ag
     options = int(actions.nvec.flat[0])
     if not knows_agents:
         seen = sizes["obs_shape"]
-        single = {"obs_shape": {"agent_state": seen[0] + number if len(seen) == 1 else seen, "action_mask": options}}
+        single = {"obs_shape": {"agent_state": seen[0] + number if len(seen) == 1 else seen, MASK: options}}
     return {"agent_num": number, "action_shape": options, **single}
 
 
@@ -314,7 +315,7 @@ def _obs_shape_of(space: gymnasium.Space[Any]) -> Any:
     mask = find_mask_space(space)
     shapes = {key: _obs_shape_of(part) if isinstance(part, nested) else None for key, part in space.items()}
     if mask is not None:
-        shapes["action_mask"] = _shape_of(mask)
+        shapes[MASK] = _shape_of(mask)
     return None if None in shapes.values() else shapes
 
 

@@ -12,6 +12,8 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
+from ding_lite.utils.tree import MASK
+
 
 class ActionUnits:
     """Knows the actions of one space in the units of a policy and in those of the environment.
@@ -180,8 +182,8 @@ def random_actions(space: gymnasium.Space[Any], obs: Any) -> Any:
     Raises:
         ValueError: a mask allows no action.
     """
-    if isinstance(obs, dict) and "action_mask" in obs:
-        return sample_masked(obs["action_mask"], space.np_random)
+    if isinstance(obs, dict) and MASK in obs:
+        return sample_masked(obs[MASK], space.np_random)
     return space.sample()
 
 

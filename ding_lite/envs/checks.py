@@ -13,13 +13,13 @@ from gymnasium.envs.registration import find_highest_version, get_env_id, parse_
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from ding_lite.envs.actions import ActionUnits, sample_masked
-from ding_lite.envs.masks import MASK, WRAPPER, find_mask_space, mask_side
+from ding_lite.envs.masks import WRAPPER, find_mask_space, mask_side
 from ding_lite.envs.returned import OLD_INTERFACE, EnvError
 from ding_lite.envs.seeded_env import SeededEnv
 from ding_lite.envs.spaces import EnvSpec
 from ding_lite.utils.key import show
 from ding_lite.utils.registry import ConfigError, UserError, place_of
-from ding_lite.utils.tree import tree_leaves
+from ding_lite.utils.tree import MASK, tree_leaves
 
 OLD_SIGNS = ("values to unpack", "unexpected keyword argument 'seed'", "unexpected keyword argument 'options'")
 

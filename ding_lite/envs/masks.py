@@ -15,8 +15,8 @@ from gymnasium.spaces import Dict, Discrete, MultiBinary, MultiDiscrete
 from ding_lite.envs.returned import EnvError, to_array
 from ding_lite.utils.key import show_value
 from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.tree import MASK
 
-MASK = "action_mask"  # key of a dict of observations: which actions are allowed
 WRAPPER = "ding_lite.envs.masks:ActionMask"
 CHOICES = (Discrete, MultiDiscrete, MultiBinary)  # actions that can have a mask
 

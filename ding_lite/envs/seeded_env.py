@@ -15,11 +15,11 @@ import numpy as np
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import iterate
 
-from ding_lite.envs.masks import MASK, allows_something, find_mask_space
+from ding_lite.envs.masks import allows_something, find_mask_space
 from ding_lite.envs.returned import USUAL, EnvError, check_step, fit, malformed, plain_array
 from ding_lite.utils.registry import UserError, closest
 from ding_lite.utils.seed import episode_seed, seed_globals
-from ding_lite.utils.tree import tree_map, write_row
+from ding_lite.utils.tree import MASK, tree_map, write_row
 
 BATCHED = frozenset({"final_obs", "final_info"})  # keys of `info` that gymnasium's vector environments add
 

@@ -24,9 +24,9 @@ from gymnasium.spaces.utils import flatdim
 from gymnasium.vector.utils import batch_space
 
 from ding_lite.envs.actions import ActionUnits
-from ding_lite.envs.masks import MASK, mask_side
+from ding_lite.envs.masks import mask_side
 from ding_lite.utils.registry import ConfigError
-from ding_lite.utils.tree import dotted_items, tree_map
+from ding_lite.utils.tree import MASK, dotted_items, tree_map
 
 STATE, GLOBAL = "agent_state", "global_state"  # keys of what each agent observes, and of the state of the whole task
 CHANNELS = (1, 3, 4)  # channels of an image: grey, RGB, RGBA

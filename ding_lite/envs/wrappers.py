@@ -13,10 +13,10 @@ import numpy as np
 from easydict import EasyDict
 
 from ding_lite.envs.checks import draw_action
-from ding_lite.envs.masks import MASK, find_mask_space
+from ding_lite.envs.masks import find_mask_space
 from ding_lite.envs.returned import fit
 from ding_lite.utils.registry import ConfigError, UserError, closest, place_of
-from ding_lite.utils.tree import tree_leaves
+from ding_lite.utils.tree import MASK, tree_leaves
 
 TRUE_REWARD = "ding_lite.true_reward"  # key of `info`; an environment may set it, too
 RECORDER = "RecordEpisodeStatistics"  # the wrapper whose place says which rewards are the true ones

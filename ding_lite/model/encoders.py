@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from ding_lite.model.arguments import ObsShape
 from ding_lite.model.image import ConvEncoder, ImageConv, ImageDense
 from ding_lite.model.mlp import MLP, Activation, check_norm_type, find_activation, with_norm
-from ding_lite.torch_utils.normalizer import MASK
 from ding_lite.utils.key import activation_name
 from ding_lite.utils.registry import ENCODER_REGISTRY, ConfigError, EncoderChoice
+from ding_lite.utils.tree import MASK
 
 
 def create_encoder(

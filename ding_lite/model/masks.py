@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from ding_lite.torch_utils.normalizer import MASK
+from ding_lite.utils.tree import MASK
 
 Logit = TypeVar("Logit", Tensor, Any)
 

@@ -15,12 +15,12 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from torch import Tensor
 
 from ding_lite.envs.actions import ActionUnits, bounds_of
-from ding_lite.envs.masks import MASK, mask_side
+from ding_lite.envs.masks import mask_side
 from ding_lite.envs.returned import EnvError, fit
 from ding_lite.envs.spaces import observation_forms
 from ding_lite.offline.files import PADDING, UNFINISHED, Columns, DatasetError, count_rows, flatten, open_columns
 from ding_lite.rl_utils.common import discounts, nstep_sums
-from ding_lite.utils.tree import tree_leaves, tree_map
+from ding_lite.utils.tree import MASK, tree_leaves, tree_map
 
 TRANSITION = ("obs", "action", "reward", "next_obs", "done")
 NAMES = {  # the names that files may use for a column; the first is ours and DI-engine's

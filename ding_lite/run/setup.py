@@ -58,7 +58,7 @@ from ding_lite.utils.registry import (
     load_extra,
 )
 from ding_lite.utils.seed import random_state, set_random_state, set_seed
-from ding_lite.utils.tree import dotted_items
+from ding_lite.utils.tree import MASK, dotted_items
 from ding_lite.worker import Evaluator, Player, ReplayBuffer, SampleCollector
 
 FIELDS = ("learn", "collect", "eval")  # the uses of a policy
@@ -421,8 +421,8 @@ def check_model(policy: Policy, spec: EnvSpec, fields: tuple[str, ...]) -> None:
     space = batch_space(spec.observation_space, NUM)
     space.seed(0)
     obs = space.sample()
-    if isinstance(obs, dict) and "action_mask" in obs:
-        obs["action_mask"] = np.ones_like(obs["action_mask"])
+    if isinstance(obs, dict) and MASK in obs:
+        obs[MASK] = np.ones_like(obs[MASK])
     if "eval" in fields:
         _try(policy, lambda batch: policy.act(batch, explore=False), obs, spec)
         policy.reset(explore=False)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+MASK = "action_mask"  # the part of a dict of observations that says which actions are allowed
+
 
 def tree_map(fn: Callable[..., Any], tree: Any, *others: Any) -> Any:
     """Apply a function to the leaves of nested dicts. Everything that is not a dict is a leaf.

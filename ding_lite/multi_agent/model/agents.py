@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from ding_lite.model.arguments import ObsShape
-from ding_lite.torch_utils.normalizer import GLOBAL, MASK, STATE, active_agents
+from ding_lite.torch_utils.normalizer import GLOBAL, STATE, active_agents
 from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.tree import MASK
 
 
 def agent_shape(obs_shape: ObsShape, agent_num: int, agent_id: bool) -> Any:

@@ -43,9 +43,10 @@ from ding_lite.rl_utils.common import pick, weighted_mean
 from ding_lite.rl_utils.distribution import log_prob_entropy, sample
 from ding_lite.rl_utils.lambda_returns import generalized_lambda_returns
 from ding_lite.torch_utils.minibatch import rank_sizes
-from ding_lite.torch_utils.normalizer import MASK, active_agents
+from ding_lite.torch_utils.normalizer import active_agents
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
+from ding_lite.utils.tree import MASK
 
 COLUMNS = ("obs", "action", "reward", "done", "traj_flag", "prev_state", "episode_step")
 

@@ -14,10 +14,11 @@ from easydict import EasyDict
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, flatdim, flatten
 
 from ding_lite.envs import EnvError
-from ding_lite.envs.masks import MASK, find_mask_space, read_mask
+from ding_lite.envs.masks import find_mask_space, read_mask
 from ding_lite.envs.returned import fit
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError, load_extra
+from ding_lite.utils.tree import MASK
 
 FAMILIES = ("atari", "butterfly", "classic", "sisl")  # packages of PettingZoo itself
 
