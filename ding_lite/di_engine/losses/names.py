@@ -71,7 +71,7 @@ def compute_importance_weights(
     """Return pi_target(a) / pi_behaviour(a), `[...]`.
 
     Args:
-        target_output: logit of the policy pi_target, see `distribution.py`.
+        target_output: logit of the policy pi_target, see `rl_utils/distribution.py`.
         behaviour_output: logit of the policy pi_behaviour, which acted.
         action: the actions that it chose.
         action_space_type: 'discrete', 'continuous' or 'hybrid'; it must agree with the structure of the logit.
