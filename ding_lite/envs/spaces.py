@@ -26,9 +26,8 @@ from gymnasium.vector.utils import batch_space
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.envs.masks import mask_side
 from ding_lite.utils.registry import ConfigError
-from ding_lite.utils.tree import MASK, dotted_items, tree_map
+from ding_lite.utils.tree import GLOBAL, MASK, STATE, dotted_items, tree_map
 
-STATE, GLOBAL = "agent_state", "global_state"  # keys of what each agent observes, and of the state of the whole task
 CHANNELS = (1, 3, 4)  # channels of an image: grey, RGB, RGBA
 LONGEST = 2**16  # numbers of a one-hot vector
 

@@ -24,9 +24,9 @@ from torch import Tensor
 from ding_lite.multi_agent.model.agents import fold_agents, stand_ins
 from ding_lite.policy.base import Policy
 from ding_lite.torch_utils.minibatch import next_obs, rank_sizes
-from ding_lite.torch_utils.normalizer import GLOBAL, OBS_KEYS, STATE, active_agents
+from ding_lite.torch_utils.normalizer import OBS_KEYS, active_agents
 from ding_lite.utils.registry import WRAPPER_REGISTRY, ConfigError
-from ding_lite.utils.tree import MASK, tree_map
+from ding_lite.utils.tree import GLOBAL, MASK, STATE, tree_map
 
 MODELS = {"vac": "mavac", "discrete_qac": "discrete_maqac"}  # instead of built-in models whose critic sees one agent
 

@@ -20,11 +20,10 @@ from torch.nn import functional as F  # noqa: N812 (its usual name)
 
 from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.ranks.collectives import alone
-from ding_lite.utils.tree import MASK
+from ding_lite.utils.tree import GLOBAL, MASK, STATE
 
 CLIP = 10.0  # largest absolute value of a normalised observation, and by default of a reward
 OBS_KEYS = ("obs", "next_obs", "last_obs", "final_obs")  # keys of blocks and batches that hold observations
-STATE, GLOBAL = "agent_state", "global_state"  # keys of what each agent observes, and of the state of the whole task
 
 
 def active_agents(obs: Any) -> Tensor | None:

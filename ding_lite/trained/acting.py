@@ -26,11 +26,10 @@ from ding_lite.envs.masks import read_mask
 from ding_lite.envs.returned import EnvError, fit, plain_array
 from ding_lite.envs.spaces import observation_forms, space_leaves
 from ding_lite.policy import Policy
-from ding_lite.torch_utils.normalizer import GLOBAL, STATE
 from ding_lite.utils.disk import describe_os_error
 from ding_lite.utils.key import show
 from ding_lite.utils.registry import ConfigError, UserError, load_extra
-from ding_lite.utils.tree import MASK, dotted_items, tree_leaves, tree_map
+from ding_lite.utils.tree import GLOBAL, MASK, STATE, dotted_items, tree_leaves, tree_map
 
 FEW = 3  # keys of a dict that a message names
 ENDINGS = (".pt2", ".onnx")

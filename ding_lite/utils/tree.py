@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-MASK = "action_mask"  # the part of a dict of observations that says which actions are allowed
+# Parts of a dict of observations: which actions are allowed, what each agent observes, the state of the whole task.
+MASK, STATE, GLOBAL = "action_mask", "agent_state", "global_state"
 
 
 def tree_map(fn: Callable[..., Any], tree: Any, *others: Any) -> Any:

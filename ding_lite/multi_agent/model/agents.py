@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from ding_lite.model.arguments import ObsShape
-from ding_lite.torch_utils.normalizer import GLOBAL, STATE, active_agents
+from ding_lite.torch_utils.normalizer import active_agents
 from ding_lite.utils.registry import ConfigError
-from ding_lite.utils.tree import MASK
+from ding_lite.utils.tree import GLOBAL, MASK, STATE
 
 
 def agent_shape(obs_shape: ObsShape, agent_num: int, agent_id: bool) -> Any:

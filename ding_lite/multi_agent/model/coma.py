@@ -18,8 +18,8 @@ from ding_lite.model.mlp import MLP, Activation
 from ding_lite.model.recurrent import LSTMType
 from ding_lite.multi_agent.model.agents import fold_agents
 from ding_lite.multi_agent.model.qmix import QMix
-from ding_lite.torch_utils.normalizer import GLOBAL, STATE
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
+from ding_lite.utils.tree import GLOBAL, STATE
 
 
 @MODEL_REGISTRY.register("coma")

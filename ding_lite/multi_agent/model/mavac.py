@@ -16,9 +16,8 @@ from ding_lite.model.qac import ActorNetwork, CriticNetwork
 from ding_lite.model.recurrent import create_core
 from ding_lite.model.vac import VAC, ActorCritic, init_orthogonal
 from ding_lite.multi_agent.model.agents import agent_shape, of_agent
-from ding_lite.torch_utils.normalizer import GLOBAL, STATE
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
-from ding_lite.utils.tree import MASK
+from ding_lite.utils.tree import GLOBAL, MASK, STATE
 
 
 @MODEL_REGISTRY.register("mavac")

@@ -19,9 +19,8 @@ from ding_lite.model.mlp import MLP, Activation
 from ding_lite.model.q_learning import DQN
 from ding_lite.model.recurrent import DRQN, LSTMType
 from ding_lite.multi_agent.model.agents import agent_shape, fold_agents, pick_active
-from ding_lite.torch_utils.normalizer import GLOBAL, STATE
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
-from ding_lite.utils.tree import MASK, tree_map
+from ding_lite.utils.tree import GLOBAL, MASK, STATE, tree_map
 
 
 class Mixer(nn.Module):

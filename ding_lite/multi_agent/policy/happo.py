@@ -51,10 +51,10 @@ from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.distribution import log_prob, log_prob_entropy, sample
 from ding_lite.rl_utils.policy_gradient import clipped_objective, squared_value_error
 from ding_lite.torch_utils.minibatch import explained_variance, minibatches, normalize_parts, rank_sizes
-from ding_lite.torch_utils.normalizer import GLOBAL, active_agents
+from ding_lite.torch_utils.normalizer import active_agents
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
-from ding_lite.utils.tree import tree_map
+from ding_lite.utils.tree import GLOBAL, tree_map
 
 
 @POLICY_REGISTRY.register("happo")

@@ -36,9 +36,9 @@ from ding_lite.policy.common_keys import EPSILON_KEYS, LEARNING_RATE_KEYS, REPLA
 from ding_lite.policy.sequences import SEQUENCE_KEYS, RecurrentPolicy, after_burnin, learned_rows
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import bootstrapped, weighted_mean
-from ding_lite.torch_utils.normalizer import GLOBAL
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
+from ding_lite.utils.tree import GLOBAL
 
 # Keys of QMIX and of what was made of it.
 QMIX_KEYS: dict[str, Any] = merge_keys(
