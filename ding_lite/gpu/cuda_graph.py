@@ -85,13 +85,18 @@ class CudaGraphs:
         recording.graph.replay()
         return recording.output
 
-    def call(self, function: Callable[..., Any], network: nn.Module, obs: Any, **kwargs: Any) -> Any:
-        """Return `function(network, obs, **kwargs)` in new memory; tensors in `kwargs` are inputs too, see `run`."""
-        tensors = {key: value for key, value in kwargs.items() if isinstance(value, Tensor | dict)}
-        others = {key: value for key, value in kwargs.items() if key not in tensors}
-        key = id(network), network.training, *others.items()
-        output = self.run(lambda inputs: function(network, **inputs, **others), {"obs": obs, **tensors}, key)
-        return tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, output)
+    def replayed(self, network: nn.Module) -> Callable[..., Any]:
+        """Return a function like a network; tensors in its keyword arguments are inputs too, see `run`."""
+
+        def forward(obs: Any, **kwargs: Any) -> Any:
+            tensors = {key: value for key, value in kwargs.items() if isinstance(value, Tensor | dict)}
+            others = {key: value for key, value in kwargs.items() if key not in tensors}
+            key = id(network), network.training, *others.items()
+            inputs = {"obs": obs, "tensors": tensors}
+            output = self.run(lambda inputs: network(inputs["obs"], **inputs["tensors"], **others), inputs, key)
+            return tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, output)
+
+        return forward
 
     def _try(self, function: Callable[[Any], Any], inputs: Any) -> Any:
         """Call the function, and find out whether it waits for the GPU; an attempt to capture it would do harm."""

@@ -13,8 +13,7 @@ Shapes: B samples, N environments, T steps, M agents, K ended episodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from functools import partial
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import torch
@@ -55,7 +54,7 @@ class AgentRows:
         active = active_agents(data["obs"])
         for key, column in data.items():
             if key in OBS_KEYS:
-                rows[key] = self._fold_obs(column, dim if key == "obs" else 0)
+                rows[key] = self.fold_obs(column, dim if key == "obs" else 0)
             elif key in self._columns:
                 rows[key] = tree_map(lambda leaf: leaf.flatten(dim, dim + 1), column)
                 if active is not None and key != "prev_state":
@@ -75,7 +74,7 @@ class AgentRows:
         following = next_obs(data | {"obs": active} | ends)
         return rows | {"active": own, "stand_in": row_index(active, 1), "next_stand_in": row_index(following, 1)}
 
-    def _fold_obs(self, obs: dict[str, Tensor], dim: int, own: Collection[str] = ()) -> dict[str, Tensor]:
+    def fold_obs(self, obs: dict[str, Tensor], dim: int, own: Collection[str] = ()) -> dict[str, Tensor]:
         """Return observations as rows, with those of other agents in place of what agents out of the game observe.
 
         The parts `own` are not replaced, nor what a memory gets.
@@ -91,20 +90,6 @@ class AgentRows:
         if active_BM is None:
             return x.view(obs[STATE].shape[:2]).mean(1)
         return x.new_zeros(active_BM.shape).masked_scatter(active_BM, x).sum(1) / active_BM.sum(1)
-
-    def act(self, act: Callable[[Any], dict[str, Any]], obs: Any, memory: dict[str, Any]) -> dict[str, Any]:
-        """Return the output `[N, M, ...]` of a method that acts on rows, for observations `[N, M, ...]`.
-
-        Args:
-            act: the method.
-            obs: the observations of all agents.
-            memory: the policy's memory of running episodes, `[N, M, ...]`, which the method changes.
-        """
-        num = obs[STATE].shape[1]
-        memory.update(tree_map(lambda leaf: leaf.flatten(0, 1), memory))
-        output = act(self._fold_obs(obs, 0, own=(MASK,)))
-        memory.update(unfold(memory, num))
-        return unfold(output, num)
 
 
 @WRAPPER_REGISTRY.register("multi_agent")
@@ -152,9 +137,16 @@ class AgentPolicy(Policy):
     def _batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
         return super()._batches(self._agents.fold(self._to_device(samples), dim=1))
 
-    def _act(self, obs: Any, explore: bool, **kwargs: Any) -> dict[str, Any]:
-        act = partial(super()._act, explore=explore, **kwargs)
-        return self._agents.act(act, self._to_device(obs), self._memory[explore])
+    def act(self, obs: Any, explore: bool = True, **kwargs: Any) -> dict[str, Any]:
+        """Return the output of `Policy.act`, `[N, M, ...]`; between calls, the memory has this form too."""
+        num, memory = obs[STATE].shape[1], self._memory[explore]
+        memory.update(tree_map(lambda leaf: leaf.flatten(0, 1), memory))
+        output = super().act(obs, explore, **kwargs)
+        memory.update(unfold(memory, num))
+        return unfold(output, num)
+
+    def _ready_obs(self, obs: Any) -> Any:
+        return self._agents.fold_obs(self._to_device(super()._ready_obs(obs)), 0, own=(MASK,))
 
 
 def replace_rows(rows: Any, active: Tensor, dim: int) -> Any:

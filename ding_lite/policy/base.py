@@ -18,7 +18,7 @@ import torch
 from easydict import EasyDict
 from torch import Tensor, nn
 
-from ding_lite.model.noisy import exploring, noisy_layers
+from ding_lite.model.noisy import Noise, exploring, given_noise, noisy_layers
 from ding_lite.policy.checkpointed import Checkpointed, WeightAverage
 from ding_lite.policy.common_keys import (
     COMMON_KEYS,
@@ -83,7 +83,7 @@ class Policy(Checkpointed):
     model_type: ClassVar[str] = ""  # name of the built-in model that it uses by default, see `default_model`
     model_attributes: ClassVar[tuple[str, ...]] = ()  # what its model must have: networks with optimizers, sizes
     allows_lag: ClassVar[bool] = True  # whether it may learn from what an older policy played, see `collect.max_lag`
-    remembers: bool = False  # whether its model has a state of each running episode, see `_play`
+    remembers: bool = False  # whether its model has a state of each running episode, see `_run`
     logged_figures: ClassVar[tuple[str, ...]] = ()  # figures to log, besides losses, norms and learning rates
     alarms: ClassVar[dict[str, tuple[float, str]]] = {}  # figures, the limits of their means, and what to do above them
 
@@ -237,8 +237,7 @@ class Policy(Checkpointed):
         if self.learns_from != "collect":
             batch = self._prepare(self.normalizer.normalize(batch) if self.normalizer.active else batch)
         set_training(self._modules, True)
-        noise = batch.get("noise") or self._draw_noise(batch)
-        return {**batch, "noise": noise} if noise else batch
+        return {**batch, "noise": batch.get("noise") or self._draw_noise(batch)}
 
     # What a collector and an evaluator call.
 
@@ -259,16 +258,16 @@ class Policy(Checkpointed):
             explore: act as in a collect; False: choose the best actions.
             **kwargs: what `begin_collect` returned.
         """
-        if self.normalizer.active:
-            obs = self.normalizer.normalize_obs(obs)
         set_training(self._modules, False)
-        return self._act(obs, explore, **kwargs)
-
-    def _act(self, obs: Any, explore: bool, **kwargs: Any) -> dict[str, Any]:
+        obs = self._ready_obs(obs)
         if not explore:
             return self._forward_eval(obs)
         with exploring(self._noisy) if self._noisy else nullcontext():
             return self._forward_collect(obs, **kwargs)
+
+    def _ready_obs(self, obs: Any) -> Any:
+        """Return observations in the form that `_forward_collect` and `_forward_eval` expect."""
+        return self.normalizer.normalize_obs(obs) if self.normalizer.active else obs
 
     def to_row(self, obs: Any, output: dict[str, Any], timestep: SimpleNamespace) -> dict[str, Any]:
         """Return what the rollout block stores for one step, see `_process_transition`."""
@@ -404,35 +403,43 @@ class Policy(Checkpointed):
         for target in self._target_networks.values():
             target.update()
 
-    def _run(self, network: nn.Module, obs: Any, **kwargs: Any) -> Any:
+    def _run(
+        self,
+        network: nn.Module,
+        obs: Any,
+        explore: bool | None = None,
+        layer_noise: Noise | None = None,
+        **kwargs: Any,
+    ) -> Any:
         """Return a network's output for observations `[B, ...]`, arrays or tensors on any device.
 
         It is float32, even if it was computed in bf16.
+
+        Args:
+            network: the network.
+            obs: the observations.
+            explore: of a model that acts: True in a collect, False in an evaluation. A model that `remembers` continues
+                the running episodes then. It gets sequences of one row, and `prev_state`, None for zeros, and returns
+                `next_state`, see `run_core`. The output contains `prev_state`, the state before the step.
+            layer_noise: noise for its noisy layers, see `draw_noise`; None: they draw their own when they explore.
+            **kwargs: further arguments of the network.
         """
         obs = self._to_device(obs)
-        if self._graphs is not None and torch.is_inference_mode_enabled():
-            return self._graphs.call(self._forward, network, obs, **kwargs)
-        return self._forward(network, obs, **kwargs)
-
-    def _forward(self, network: nn.Module, obs: Any, **kwargs: Any) -> Any:
-        with autocast(self.precision, self._device):
-            output = network(obs, **kwargs)
-        return output if self.precision == "float32" else tree_map(Tensor.float, output)
-
-    def _play(self, obs: Any, explore: bool = False, **kwargs: Any) -> dict[str, Any]:
-        """Return the model's output for observations `[N, ...]`. A model that `remembers` continues running episodes.
-
-        It gets sequences of one row, and `prev_state`, None for zeros, and returns `next_state`, see `run_core`. The
-        output contains `prev_state`, the state before the step.
-        """
-        if not self.remembers:
-            return self._run(self._model, obs, **kwargs)
-        memory, row = self._memory[explore], tree_map(lambda leaf: torch.as_tensor(leaf)[None], obs)
-        before = memory.get("state")
-        output = self._run(self._model, row, prev_state=before, **kwargs)
-        memory["state"] = after = output.pop("next_state")
-        before = tree_map(torch.zeros_like, after) if before is None else before
-        return tree_map(lambda leaf: leaf[0], output) | {"prev_state": before}
+        memory = None if explore is None or not self.remembers else self._memory[explore]
+        if memory is not None:
+            obs, before = tree_map(lambda leaf: leaf[None], obs), memory.get("state")
+            kwargs["prev_state"] = before
+        graphs = self._graphs if torch.is_inference_mode_enabled() else None
+        forward = network if graphs is None else graphs.replayed(network)
+        with autocast(self.precision, self._device), given_noise(network, layer_noise):
+            output = forward(obs, **kwargs)
+        if self.precision != "float32":
+            output = tree_map(Tensor.float, output)
+        if memory is not None:
+            memory["state"] = after = output.pop("next_state")
+            output = tree_map(lambda leaf: leaf[0], output)
+            output["prev_state"] = tree_map(torch.zeros_like, after) if before is None else before
+        return output
 
     def _run_frozen(self, network: nn.Module, obs: Any, **kwargs: Any) -> Any:
         """Return the result of `_run` in evaluation mode; its gradient flows to `kwargs`, but to no parameters."""
@@ -500,7 +507,7 @@ class Policy(Checkpointed):
         By default, it is the model's `action`, or the most likely one by its `logit`.
         """
         options: dict[str, Any] = {"mode": self.actor_mode} if self.actor_mode else {}
-        output = self._play(obs, **options)
+        output = self._run(self._model, obs, explore=False, **options)
         return output if "action" in output else output | {"action": mode(output["logit"])}
 
     def _reset_eval(self, env_id: np.ndarray | None = None) -> None:

@@ -99,8 +99,8 @@ class Graphs(Protocol):
     def run(self, function: Callable[[Any], Any], inputs: Any, key: Hashable = None) -> Any:
         """Return `function(inputs)`."""
 
-    def call(self, function: Callable[..., Any], network: nn.Module, obs: Any, **kwargs: Any) -> Any:
-        """Return `function(network, obs, **kwargs)`."""
+    def replayed(self, network: nn.Module) -> Callable[..., Any]:
+        """Return a function like a network, which returns new tensors."""
 
     def forget(self) -> None:
         """Forget all graphs."""

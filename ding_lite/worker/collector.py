@@ -6,7 +6,7 @@ Shapes: T steps, N environments, K episodes that ended in a block.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any, Protocol
 
@@ -93,6 +93,7 @@ class SampleCollector:
         """
         self._obs, _ = self._env.reset(seed=seeds)  # type: ignore[arg-type]  # lists are accepted
         self._episode_step_N = np.zeros(self.num_envs, np.int32)
+        self._ended_N = np.zeros(self.num_envs, np.bool_)  # which episodes the last step has ended
         self._policy.reset()
 
     def collect(self, n_sample: int | None = None, random: bool = False) -> tuple[dict[str, Any], dict[str, float]]:
@@ -110,40 +111,44 @@ class SampleCollector:
             `length` (env steps) of these episodes; for each key of `env.info_keys`, `info/KEY` of these episodes, and
             `info/KEY/episodes`, the number of them that reported it. `duration` is the mean over ranks, in seconds.
         """
-        start = time.perf_counter()
-        n_step = n_sample // self.num_envs if n_sample else self._share
+        start, n_step = time.perf_counter(), 0
         kwargs = self._policy.begin_collect(self.envstep)
-        self._rows.reserve(n_step)
-        for t in range(n_step):
-            self._play(t, random, kwargs)
+        for t in self._steps(n_sample):
+            heartbeat("collect")
+            obs = self._rows.write_obs(t, self._obs)
+            output = {} if random and not self._stores_outputs else self._policy.act(obs, **kwargs)
+            if random:
+                output["action"] = tree_map(torch.as_tensor, random_actions(self._env.action_space, obs))
+            self._obs, reward, terminated, truncated, info = self._env.step(tree_map(to_numpy, output["action"]))
+            self._ended_N = terminated | truncated
+            done, cut = terminated, self._ended_N
+            if "part_ended" in info:
+                done, cut = terminated | info["part_ended"], self._ended_N | info["part_ended"]
+            timestep = SimpleNamespace(reward=reward, done=done, traj_flag=cut, info=info)
+            row = self._policy.to_row(obs, output, timestep)
+            if row.get("obs") is obs:
+                del row["obs"]  # `write_obs` has stored it already
+            row["episode_step"] = self._episode_step_N
+            self._rows.write(t, row)
+            self._episode_step_N += 1
+            if "final_obs" in info:
+                index_K = np.flatnonzero(self._ended_N)
+                self._rows.add_ends(t * self.num_envs + index_K, index_K, info)
+                self._episode_step_N[index_K] = 0
+                self._policy.reset(index_K)
+            n_step = t + 1
         block, ends = self._rows.take(n_step, self._obs)
-        return block, self._count(n_step, ends, time.perf_counter() - start)
+        return block, self._count(n_step, self._counted(ends), time.perf_counter() - start)
 
-    def _play(self, t: int, random: bool, kwargs: dict[str, Any]) -> np.ndarray:
-        """Take one step in every environment and write row `t`; return which episodes ended, `[N]`."""
-        heartbeat("collect")
-        obs = self._rows.write_obs(t, self._obs)
-        output = {} if random and not self._stores_outputs else self._policy.act(obs, **kwargs)
-        if random:
-            output["action"] = tree_map(torch.as_tensor, random_actions(self._env.action_space, obs))
-        self._obs, reward, terminated, truncated, info = self._env.step(tree_map(to_numpy, output["action"]))
-        ended = terminated | truncated
-        done, cut = terminated, ended
-        if "part_ended" in info:
-            done, cut = terminated | info["part_ended"], ended | info["part_ended"]
-        timestep = SimpleNamespace(reward=reward, done=done, traj_flag=cut, info=info)
-        row = self._policy.to_row(obs, output, timestep)
-        if row.get("obs") is obs:
-            del row["obs"]  # `write_obs` has stored it already
-        row["episode_step"] = self._episode_step_N
-        self._rows.write(t, row)
-        self._episode_step_N += 1
-        if "final_obs" in info:
-            index_K = np.flatnonzero(ended)
-            self._rows.add_ends(t * self.num_envs + index_K, index_K, info)
-            self._episode_step_N[index_K] = 0
-            self._policy.reset(index_K)
-        return ended
+    def _steps(self, n_sample: int | None) -> Iterable[int]:
+        """Return the numbers t of the steps of a collect, for which the memory has room."""
+        n_step = n_sample // self.num_envs if n_sample else self._share
+        self._rows.reserve(n_step)
+        return range(n_step)
+
+    def _counted(self, ends: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return which of the ended episodes count in the figures, see `RolloutRows.take`; here all."""
+        return ends
 
     def _count(self, n_step: int, ends: dict[str, np.ndarray], seconds: float) -> dict[str, float]:
         """Return the figures that `collect` describes; all ranks agree on whether to end, in the same all-reduce.

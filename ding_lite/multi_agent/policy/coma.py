@@ -143,5 +143,5 @@ class COMAPolicy(Policy):
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
-        output = self._play(obs, explore=True, mode=self.actor_mode)
+        output = self._run(self._model, obs, explore=True, mode=self.actor_mode)
         return output | {"action": sample(output["logit"])}

@@ -63,7 +63,7 @@ class MADQNPolicy(RecurrentPolicy, DQNPolicy):
         mix = partial(self._run, mode="mix")
         q_TB2MA, next_q_TB2MA = self._unroll(self._model, batch, "both")
         state_UBG = None if state_TBG is None else state_TBG[: cfg.unroll_len]
-        of_batch = {"q_X2MA": q_TB2MA[: cfg.unroll_len], "action_XM": rows["action"]}
+        of_batch: dict[str, Any] = {"q_X2MA": q_TB2MA[: cfg.unroll_len], "action_XM": rows["action"]}
         q_UB2 = mix(self._model, state_UBG, **of_batch)["total_q"]
         with torch.no_grad():
             _, target_q_TB2MA = self._unroll(self._target_model, batch, "both")

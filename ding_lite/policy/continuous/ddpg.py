@@ -148,7 +148,7 @@ class DDPGPolicy(Policy):
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
-        output = self._play(obs, explore=True, mode="compute_actor")
+        output = self._run(self._model, obs, explore=True, mode="compute_actor")
         return output | {"action": self._explore(output["action"])}
 
     def _explore(self, action_ND: Tensor) -> Tensor:

@@ -165,12 +165,12 @@ class SACPolicy(Policy):
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
-        output = self._play(obs, explore=True, mode="compute_actor")
+        output = self._run(self._model, obs, explore=True, mode="compute_actor")
         return output | {"action": squashed_sample(output["logit"], torch.randn_like(output["logit"]["mu"]))[0]}
 
     @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Any]:
-        output = self._play(obs, mode="compute_actor")
+        output = self._run(self._model, obs, explore=False, mode="compute_actor")
         return output | {"action": output["logit"]["mu"].tanh()}
 
 

@@ -142,7 +142,7 @@ class PPOPolicy(ValuesInUnits, Policy):
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
-        output = self._play(obs, explore=True, mode="compute_actor_critic")
+        output = self._run(self._model, obs, explore=True, mode="compute_actor_critic")
         output |= {"action": sample(output["logit"]), "value": self._value_stats.denormalize(output["value"])}
         if self._pretrained is None:
             return output

@@ -28,6 +28,7 @@ import gymnasium
 import torch
 from torch import Tensor
 
+from ding_lite.model.noisy import Noise
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import bootstrapped, pick, weighted_mean
 from ding_lite.rl_utils.exploration import epsilon_greedy
@@ -49,17 +50,18 @@ class BDQPolicy(DQNPolicy):
     model_type = "bdq"
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.MultiDiscrete, gymnasium.spaces.Discrete)
 
-    def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the module's docstring for a batch as `DQNPolicy._loss` takes it.
 
         `action` is `[B, D]`, or `[B]` if it is a single choice.
         """
         action_BD = batch["action"].reshape(len(batch["action"]), -1)
-        q_BDA = self._branches(self._model, batch, "obs", "online")
+        noise = batch["noise"]
+        q_BDA = self._branches(self._model, batch["obs"], noise.get("online"))
         with torch.no_grad():
-            target_q_BDA = chooser_BDA = self._branches(self._target_model, batch, "next_obs", "target")
+            target_q_BDA = chooser_BDA = self._branches(self._target_model, batch["next_obs"], noise.get("target"))
             if self._cfg.double:
-                chooser_BDA = self._branches(self._model, batch, "next_obs", "chooser")
+                chooser_BDA = self._branches(self._model, batch["next_obs"], noise.get("chooser"))
             next_q_DB = pick(target_q_BDA, chooser_BDA.argmax(-1)).t()
             if self._cfg.learn.mean_target:  # the branches have a common target
                 next_q_DB = next_q_DB.mean(0).expand_as(next_q_DB)
@@ -69,9 +71,9 @@ class BDQPolicy(DQNPolicy):
         loss = weighted_mean(error_DB.square().mean(0), batch.get("weight"))
         return loss, {"priority": error_DB.detach().abs().mean(0), "q_value": q_BD.detach()}
 
-    def _branches(self, network: torch.nn.Module, batch: dict[str, Any], key: str, name: str) -> Tensor:
-        """Return the values of all branches, `[B, D, A]`, see `DQNPolicy._output`."""
-        logit: Tensor = self._output(network, batch, key, name)["logit"]
+    def _branches(self, network: torch.nn.Module, obs: Any, noise: Noise | None) -> Tensor:
+        """Return the values of all branches, `[B, D, A]`, with this noise of the noisy layers."""
+        logit: Tensor = self._run(network, obs, layer_noise=noise)["logit"]
         return logit.unsqueeze(1) if logit.ndim == 2 else logit
 
     def _choose(self, logit: Tensor, epsilon: float | Tensor, generator: torch.Generator | None = None) -> Tensor:

@@ -62,19 +62,22 @@ def read_support(model_cfg: EasyDict, model: nn.Module | None = None) -> tuple[f
 
 
 def categorical_loss(
-    outputs: tuple[dict[str, Tensor], dict[str, Tensor], Tensor],
+    online: dict[str, Tensor],
+    target: dict[str, Tensor],
+    next_action_B: Tensor,
     batch: dict[str, Any],
     bounds: tuple[float, float],
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the loss of the module's docstring, and detached figures.
 
     Args:
-        outputs: what `DQNPolicy._outputs` returned. The networks' outputs are those of `C51DQN`; `log_distribution` may
-            be left out, but a probability that was rounded to 0 then has no gradient.
+        online: the online network's output for `obs`, that of `C51DQN`; `log_distribution` may be left out, but a
+            probability that was rounded to 0 then has no gradient.
+        target: the target network's output for `next_obs`.
+        next_action_B: the next actions `[B]`.
         batch: see `DQNPolicy._loss`.
         bounds: the smallest and the largest atom of the distributions.
     """
-    online, target, next_action_B = outputs
     row_B = torch.arange(len(next_action_B), device=next_action_B.device)
     if "log_distribution" in online:
         logp_BK = online["log_distribution"][row_B, batch["action"]]
@@ -117,4 +120,7 @@ class C51Policy(DQNPolicy):
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the module's docstring, and detached figures; see `DQNPolicy._loss` for the batch."""
-        return categorical_loss(self._outputs(batch), batch, self._support)
+        online = self._run(self._model, batch["obs"], layer_noise=batch["noise"].get("online"))
+        with torch.no_grad():
+            target, next_action_B = self._next_outputs(batch)
+        return categorical_loss(online, target, next_action_B, batch, self._support)

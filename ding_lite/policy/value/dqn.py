@@ -20,8 +20,6 @@ Shapes: B samples in a batch, N environments, A actions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import nullcontext
 from typing import Any, ClassVar
 
 import gymnasium
@@ -30,7 +28,7 @@ from easydict import EasyDict
 from torch import Tensor
 
 from ding_lite.model.masks import average_allowed
-from ding_lite.model.noisy import check_noisy, draw_noise, given_noise, request_noise
+from ding_lite.model.noisy import check_noisy, draw_noise, request_noise
 from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import (
     AGENT_KEYS,
@@ -81,7 +79,7 @@ class DQNPolicy(Policy):
         super()._init_learn()
         self._target_model = self._add_target("model")
 
-    def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the module's docstring for a batch. It changes neither the networks nor the batch.
 
         Args:
@@ -92,47 +90,31 @@ class DQNPolicy(Policy):
         Returns:
             The loss, a scalar, and the detached tensors `priority` `[B]`, the absolute errors, and `q_value` `[B, A]`.
         """
-        online, target, next_action_B = self._outputs(batch)
+        online = self._run(self._model, batch["obs"], layer_noise=batch["noise"].get("online"))
         q_B = pick(online["logit"], batch["action"])
         with torch.no_grad():
+            target, next_action_B = self._next_outputs(batch)
             target_B = bootstrapped(batch, pick(target["logit"], next_action_B))  # replay has summed n rewards
         error_B = target_B - q_B
         loss = weighted_mean(error_B.square(), batch.get("weight"))
         return loss, {"priority": error_B.detach().abs(), "q_value": online["logit"].detach()}
 
-    def _outputs(
-        self, batch: dict[str, Any], online: Mapping[str, Any] = {}, target: Mapping[str, Any] = {}
-    ) -> tuple[dict[str, Tensor], dict[str, Tensor], Tensor]:
-        """Run the networks on a batch, see `_output`.
+    def _next_outputs(self, batch: dict[str, Any], **kwargs: Any) -> tuple[dict[str, Tensor], Tensor]:
+        """Return the target network's output for `next_obs`, and the next actions `[B]`; neither has a gradient.
 
         The next actions are those with the largest values in the online network (double Q-learning) or, with
         `double=False`, in the target network.
 
         Args:
             batch: see `_loss`.
-            online: further arguments of the online network for `obs`.
-            target: further arguments of the target network for `next_obs`; the actions are chosen without them.
-
-        Returns:
-            The online network's output for `obs`, the target network's output for `next_obs`, and the next actions
-            `[B]`. Gradients flow only through the first of them.
+            **kwargs: further arguments of the target network; the actions are chosen without them.
         """
-        predicted = self._output(self._model, batch, "obs", "online", **online)
-        with torch.no_grad():
-            bootstrap = chooser = self._output(self._target_model, batch, "next_obs", "target", **target)
-            if self._cfg.double or target:
-                network = self._model if self._cfg.double else self._target_model
-                chooser = self._output(network, batch, "next_obs", "chooser")
-        return predicted, bootstrap, chooser["logit"].argmax(-1)
-
-    def _output(self, network: torch.nn.Module, batch: dict[str, Any], key: str, name: str, **kwargs: Any) -> Any:
-        """Return what a network returns for the observations `batch[key]`, including `logit` `[B, A]`, the values.
-
-        Noisy layers use the noise `batch["noise"][name]`, which `_draw_noise` drew for this forward pass.
-        """
-        noise = batch.get("noise", {}).get(name)
-        with nullcontext() if noise is None else given_noise(network, noise):
-            return self._run(network, batch[key], **kwargs)
+        obs, noise = batch["next_obs"], batch["noise"]
+        target = chooser = self._run(self._target_model, obs, layer_noise=noise.get("target"), **kwargs)
+        if self._cfg.double or kwargs:
+            network = self._model if self._cfg.double else self._target_model
+            chooser = self._run(network, obs, layer_noise=noise.get("chooser"))
+        return target, chooser["logit"].argmax(-1)
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Any]:
         names = self.forward_passes if self._cfg.get("noisy_net") else ()
@@ -151,14 +133,14 @@ class DQNPolicy(Policy):
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Any]:
-        output = self._play(obs, explore=True)
+        output = self._run(self._model, obs, explore=True)
         spread = self._cfg.other.get("eps", {}).get("spread", 0.0)
         epsilon = spread_epsilon(eps, spread, len(output["logit"]), *self.env_place)
         return output | {"action": self._choose(output["logit"], epsilon)}
 
     @torch.inference_mode()
     def _forward_eval(self, obs: Any) -> dict[str, Any]:
-        output = self._play(obs)
+        output = self._run(self._model, obs, explore=False)
         return output | {"action": self._choose(output["logit"], self._cfg.eval.eps, self._eval_random)}
 
     def _choose(self, logit: Tensor, epsilon: float | Tensor, generator: torch.Generator | None = None) -> Tensor:

@@ -82,10 +82,12 @@ class FQFPolicy(DQNPolicy):
         The gradient of each loss flows only to the parameters that it trains.
         """
         learn, action_B, weight_B = self._cfg.learn, batch["action"], batch.get("weight")
-        online, target, next_action_B = self._outputs(batch, {"boundaries": True})
+        noise = batch["noise"].get("online")
+        online = self._run(self._model, batch["obs"], layer_noise=noise, boundaries=True)
         row_B = torch.arange(len(action_B), device=action_B.device)
         theta_BK = online["q"][row_B, :, action_B]
         with torch.no_grad():
+            target, next_action_B = self._next_outputs(batch)
             target_BK = bootstrapped(batch, target["q"][row_B, :, next_action_B].t()).t()
         loss_B = quantile_loss(theta_BK, target_BK, online["quantiles_hats"], learn.kappa) / (learn.kappa or 1.0)
         quantile_term = weighted_mean(loss_B, weight_B)

@@ -57,11 +57,12 @@ class IQNPolicy(DQNPolicy):
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the module's docstring, and detached figures; see `DQNPolicy._loss` for the batch."""
-        tau, kappa = batch["noise"]["tau"], self._cfg.learn.kappa
-        online, target, next_action_B = self._outputs(batch, {"tau": tau["online"]}, {"tau": tau["target"]})
-        row_B = torch.arange(len(next_action_B), device=next_action_B.device)
+        noise, kappa = batch["noise"], self._cfg.learn.kappa
+        online = self._run(self._model, batch["obs"], layer_noise=noise.get("online"), tau=noise["tau"]["online"])
+        row_B = torch.arange(len(batch["action"]), device=self._device)
         theta_KB = online["q"][:, row_B, batch["action"]]
         with torch.no_grad():
+            target, next_action_B = self._next_outputs(batch, tau=noise["tau"]["target"])
             target_KB = bootstrapped(batch, target["q"][:, row_B, next_action_B])
         tau_BK = online["quantiles"].reshape(theta_KB.shape).t()
         loss_B = quantile_loss(theta_KB.t(), target_KB.t(), tau_BK, kappa) / (kappa or 1.0)

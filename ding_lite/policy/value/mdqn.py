@@ -51,13 +51,13 @@ class MDQNPolicy(DQNPolicy):
     forward_passes = ("online", "current", "target")
     logged_figures = (*DQNPolicy.logged_figures, "action_gap", "clip_frac")
 
-    def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the module's docstring for a batch as `DQNPolicy._loss` takes it."""
-        tau, alpha, action_B = self._cfg.entropy_tau, self._cfg.m_alpha, batch["action"]
-        q_BA = self._output(self._model, batch, "obs", "online")["logit"]
+        tau, alpha, action_B, noise = self._cfg.entropy_tau, self._cfg.m_alpha, batch["action"], batch["noise"]
+        q_BA = self._run(self._model, batch["obs"], layer_noise=noise.get("online"))["logit"]
         with torch.no_grad():
-            target_q_BA = self._output(self._target_model, batch, "obs", "current")["logit"]
-            next_q_BA = self._output(self._target_model, batch, "next_obs", "target")["logit"]
+            target_q_BA = self._run(self._target_model, batch["obs"], layer_noise=noise.get("current"))["logit"]
+            next_q_BA = self._run(self._target_model, batch["next_obs"], layer_noise=noise.get("target"))["logit"]
             log_policy_B = tau * pick((target_q_BA / tau).log_softmax(-1), action_B)
             bonus_B = alpha * log_policy_B.clamp(min=LOWEST_LOG_POLICY)
             next_value_B = soft_value(next_q_BA, tau).masked_fill(batch["done"], 0.0)

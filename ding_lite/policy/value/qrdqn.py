@@ -45,10 +45,11 @@ class QRDQNPolicy(DQNPolicy):
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the module's docstring, and detached figures; see `DQNPolicy._loss` for the batch."""
-        online, target, next_action_B = self._outputs(batch)
-        row_B = torch.arange(len(next_action_B), device=next_action_B.device)
+        online = self._run(self._model, batch["obs"], layer_noise=batch["noise"].get("online"))
+        row_B = torch.arange(len(batch["action"]), device=self._device)
         theta_BK = online["q"][row_B, batch["action"]]
         with torch.no_grad():
+            target, next_action_B = self._next_outputs(batch)
             target_BK = bootstrapped(batch, target["q"][row_B, next_action_B].t()).t()
         loss_B = quantile_loss(theta_BK, target_BK, tau_BK=online["tau"][..., 0], kappa=self._cfg.learn.kappa)
         loss = weighted_mean(loss_B, batch.get("weight"))

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import torch
 from easydict import EasyDict
 from torch import Tensor
 
@@ -69,4 +70,7 @@ class RainbowDQNPolicy(DQNPolicy):
         """Return the loss of C51 or of DQN, and detached figures; see `DQNPolicy._loss` for the batch."""
         if self._support is None:
             return super()._loss(batch)
-        return categorical_loss(self._outputs(batch), batch, self._support)
+        online = self._run(self._model, batch["obs"], layer_noise=batch["noise"].get("online"))
+        with torch.no_grad():
+            target, next_action_B = self._next_outputs(batch)
+        return categorical_loss(online, target, next_action_B, batch, self._support)

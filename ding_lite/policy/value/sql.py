@@ -42,11 +42,12 @@ class SQLPolicy(DQNPolicy):
     )
     logged_figures = (*DQNPolicy.logged_figures, "soft_value")
 
-    def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the module's docstring for a batch as `DQNPolicy._loss` takes it."""
-        q_BA = self._output(self._model, batch, "obs", "online")["logit"]
+        noise = batch["noise"]
+        q_BA = self._run(self._model, batch["obs"], layer_noise=noise.get("online"))["logit"]
         with torch.no_grad():
-            target_q_BA = self._output(self._target_model, batch, "next_obs", "target")["logit"]
+            target_q_BA = self._run(self._target_model, batch["next_obs"], layer_noise=noise.get("target"))["logit"]
             value_B = soft_value(target_q_BA, self._cfg.learn.alpha)
             target_B = bootstrapped(batch, value_B)
         error_B = target_B - pick(q_BA, batch["action"])

@@ -39,10 +39,10 @@ def test_a_probability_that_is_rounded_to_zero_still_learns_from_its_logarithm()
     online = {"log_distribution": logits.log_softmax(-1), "distribution": logits.softmax(-1), "logit": logits[..., 0]}
     target = {"distribution": torch.tensor([0.5, 0.5, 0.0]).expand(2, 2, 3)}
     batch = table_batch("c51", reward=torch.tensor([1.0, 3.0]))
-    loss, _ = categorical_loss((online, target, torch.tensor([0, 0])), batch, (0.0, 4.0))
+    loss, _ = categorical_loss(online, target, torch.tensor([0, 0]), batch, (0.0, 4.0))
     assert loss.item() == pytest.approx((0.75 * 200 + 200) / 2)
     loss.backward()
     assert logits.grad is not None
     assert logits.grad[1, 0].tolist() == pytest.approx([0.5, -0.25, -0.25])
     del online["log_distribution"]  # of a model without it: finite, but without this gradient
-    assert categorical_loss((online, target, torch.tensor([0, 0])), batch, (0.0, 4.0))[0].isfinite()
+    assert categorical_loss(online, target, torch.tensor([0, 0]), batch, (0.0, 4.0))[0].isfinite()

@@ -29,6 +29,5 @@ def test_the_drawn_probabilities_change_the_loss_and_not_the_next_action() -> No
     batch: dict[str, Any] = {**make_batch(8)}
     first, second = ({**batch, "noise": policy._draw_noise(batch)} for _ in range(2))
     assert policy.loss(first)[0] != policy.loss(second)[0]
-    assert torch.equal(
-        *(policy._outputs(each, {}, {"tau": each["noise"]["tau"]["target"]})[2] for each in (first, second))
-    )
+    taus = (each["noise"]["tau"]["target"] for each in (first, second))
+    assert torch.equal(*(policy._next_outputs(first, tau=tau)[1] for tau in taus))
