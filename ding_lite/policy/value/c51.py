@@ -121,6 +121,5 @@ class C51Policy(DQNPolicy):
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the module's docstring, and detached figures; see `DQNPolicy._loss` for the batch."""
         online = self._run(self._model, batch["obs"], layer_noise=batch["noise"].get("online"))
-        with torch.no_grad():
-            target, next_action_B = self._next_outputs(batch)
+        target, next_action_B = self._next_outputs(batch)
         return categorical_loss(online, target, next_action_B, batch, self._support)

@@ -99,6 +99,7 @@ class DQNPolicy(Policy):
         loss = weighted_mean(error_B.square(), batch.get("weight"))
         return loss, {"priority": error_B.detach().abs(), "q_value": online["logit"].detach()}
 
+    @torch.no_grad()
     def _next_outputs(self, batch: dict[str, Any], **kwargs: Any) -> tuple[dict[str, Tensor], Tensor]:
         """Return the target network's output for `next_obs`, and the next actions `[B]`; neither has a gradient.
 

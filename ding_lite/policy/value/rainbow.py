@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import torch
 from easydict import EasyDict
 from torch import Tensor
 
@@ -71,6 +70,5 @@ class RainbowDQNPolicy(DQNPolicy):
         if self._support is None:
             return super()._loss(batch)
         online = self._run(self._model, batch["obs"], layer_noise=batch["noise"].get("online"))
-        with torch.no_grad():
-            target, next_action_B = self._next_outputs(batch)
+        target, next_action_B = self._next_outputs(batch)
         return categorical_loss(online, target, next_action_B, batch, self._support)

@@ -33,7 +33,6 @@ from ding_lite.utils.registry import BUFFER_REGISTRY, ConfigError
 from ding_lite.utils.schedule import Scheduled
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker.replay.ring import Ring, Sampler, View
-from ding_lite.worker.replay.sequence import SequenceView
 from ding_lite.worker.replay.state import load_replay_state, replay_state
 
 if TYPE_CHECKING:
@@ -282,6 +281,8 @@ def create_ring_and_view(
     if unroll_len is None:
         ring = create(replay_buffer_size // total, num_envs, frame_stack, device)
         return ring, TransitionView(nstep, gamma, device, next_obs)
+    from ding_lite.worker.replay.sequence import SequenceView  # noqa: PLC0415
+
     view = SequenceView(unroll_len, burnin_step, nstep, gamma, device)
     # Extra rows: one for the observation after the newest row, and those of a sample that exceed its unroll_len.
     num_rows = replay_buffer_size * unroll_len // total + view.span - unroll_len + max(frame_stack, 1)
