@@ -25,7 +25,6 @@ from ding_lite.utils.registry import REGISTRIES, ConfigError, load_extra
 PATHS = {"FILE": "FILE", "DIR": "DIRECTORY", "PATH": "FILE"}  # placeholders of options, and what shtab completes
 NARROWEST = 20  # columns of a folded summary, on a terminal that is narrower than its names
 SOURCES = {"replay": "from replay", "collect": "on-policy", "dataset": "from a data set"}
-PARTS = ("env", "policy", "reward_model")
 # Keys that decide which other keys exist, and what must agree with them.
 CHOICES = ("policy.model.type", "policy.model.encoder.type", sc.BUFFER + ".type", "policy.priority")
 SHAPES = ("policy.model.obs_shape", "policy.model.action_shape")  # those of the environment
@@ -200,9 +199,9 @@ def changed_keys(cfg: EasyDict) -> dict[str, tuple[Any, Any]]:
     """
     from ding_lite.config import compile_config  # noqa: PLC0415  (so that the help is shown immediately)
 
-    schema = sc.config_schema(cfg)
+    schema = sc.config_schema(cfg, sc.find_class("policy", cfg))
     create: dict[str, Any] = {
-        part: {key: cfg[part][key] for key in ("type", "import_names")} for part in PARTS if part in cfg
+        part: {key: cfg[part][key] for key in ("type", "import_names")} for part in sc.PARTS if part in cfg
     }
     create["env_manager"] = {"type": cfg.env.manager.type}
     chosen = {path: get_key(cfg, path) for path in CHOICES}

@@ -19,9 +19,10 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from easydict import EasyDict
 
@@ -30,17 +31,10 @@ from ding_lite.config.checks import check_policy, check_schedule, check_values, 
 from ding_lite.config.saved import append_to_path
 from ding_lite.config.shapes import check_action_space
 from ding_lite.config.unread import unread_keys
-from ding_lite.config.user import PARTS, merge_user, rename_env
+from ding_lite.config.user import merge_user, rename_env
 from ding_lite.envs.keys import ENV_KEYS
 from ding_lite.utils.key import SECTION, ConfigDict, get_key, has_fields, is_schedule, matches, set_key, show
-from ding_lite.utils.registry import (
-    CONFIG_MODULE,
-    ENV_REGISTRY,
-    POLICY_REGISTRY,
-    REWARD_MODEL_REGISTRY,
-    ConfigError,
-    closest,
-)
+from ding_lite.utils.registry import CONFIG_MODULE, ConfigError, closest
 
 # The dicts of a config file, in short, for messages.
 LEAST = {
@@ -117,18 +111,8 @@ def find_policy(input_cfg: str | Path | Sequence[dict[str, Any]], overrides: Seq
     """Return the class of a config's policy; arguments as for `compile_config`."""
     pair = read_pair(input_cfg)
     with suppress(ConfigError):
-        return _policy_of(merge_user(pair, overrides)[0])
-    return _policy_of(_di_engine().translate_types(pair, overrides)[0])
-
-
-def _policy_of(user: dict[str, Any]) -> Any:
-    policy_type = get_key(user, "policy.type")
-    if not isinstance(policy_type, str):
-        raise ConfigError(
-            f"create_config.policy.type: expected a registered name such as policy=dict(type=...), got "
-            f"{show(policy_type)}."
-        )
-    return POLICY_REGISTRY.find(policy_type)
+        return sc.find_class("policy", merge_user(pair, overrides)[0])
+    return sc.find_class("policy", _di_engine().translate_types(pair, overrides)[0])
 
 
 def _di_engine() -> ModuleType:
@@ -201,38 +185,42 @@ def compile_config(
             "compile_config(auto=False): give create_config, which names the classes, and leave auto out."
         )
     pair = read_pair(input_cfg if create_cfg is None else (input_cfg, create_cfg))  # type: ignore[arg-type]
-    schema, values, notes = _read_user(pair, overrides, seed, model_given)
-    cfg = _fill_in(schema, values)
-    policy_cls = POLICY_REGISTRY.find(cfg.policy.type)
-    round_counts(cfg, policy_cls, notes)
-    check_values(cfg, policy_cls)
-    check_policy(cfg, policy_cls)
-    sc.drop_unused(cfg, schema, values, notes)
-    notes += _unread_notes(cfg)
-    cfg.notes = notes
+    cfg = compile_pair(pair, seed, model_given, overrides).cfg
     if save_cfg:
         save_config(cfg, os.path.join(cfg.exp_name, save_path))
     return cfg
 
 
-def _read_user(
-    pair: tuple[dict[str, Any], dict[str, Any]], overrides: Sequence[str], seed: int | None, model_given: bool
-) -> tuple[sc.Schema, dict[str, Any], list[str]]:
-    """Return the schema of a config, the values that the user set by dotted key, and notes on what was translated.
+class Compiled(NamedTuple):
+    """A compiled config, the class of its policy, and its schema."""
 
-    A config that has a key, type or value that the classes do not know may be one of DI-engine, and is translated. The
-    error is that of the translated config.
+    cfg: EasyDict
+    policy_cls: Any
+    schema: sc.Schema
+
+
+def compile_pair(
+    pair: tuple[dict[str, Any], dict[str, Any]], seed: int | None, model_given: bool, overrides: Sequence[str]
+) -> Compiled:
+    """Do what `compile_config` does, for `(main_config, create_config)`."""
+    policy_cls, schema, values, notes = _read_twice(pair, seed, model_given, overrides)
+    cfg = _fill_in(schema, values)
+    round_counts(cfg, policy_cls, notes)
+    check_values(cfg, policy_cls)
+    check_policy(cfg, policy_cls)
+    sc.drop_unused(cfg, schema, values, notes)
+    cfg.notes = [*notes, *_unread_notes(cfg)]
+    return Compiled(cfg, policy_cls, schema)
+
+
+def _read_twice(
+    pair: tuple[dict[str, Any], dict[str, Any]], seed: int | None, model_given: bool, overrides: Sequence[str]
+) -> tuple[Any, sc.Schema, dict[str, Any], list[str]]:
+    """Read a config as one of ding_lite and, if this finds a mistake, once more as one of DI-engine.
+
+    The error is that of the second reading. Returns what `_check_keys` does.
     """
-
-    def check(user: dict[str, Any], texts: dict[str, str], notes: list[str]) -> Any:
-        user |= {} if seed is None else {"seed": seed}
-        if get_key(user, "policy.divide") is True and get_key(user, "policy.multi_gpu") is None:
-            set_key(user, "policy.multi_gpu", True)
-        rename_env(user, notes)
-        schema = sc.config_schema(user, model_given)
-        check_action_space(user)
-        return schema, dict(_checked_items(user, "", schema, texts)), notes
-
+    check = partial(_check_keys, seed=seed, model_given=model_given)
     with suppress(ConfigError):
         user, texts = merge_user(pair, overrides)
         if not (model_given and get_key(user, "policy.model")):  # of a model object, no class declares the keys
@@ -240,8 +228,22 @@ def _read_user(
     return check(*_di_engine().translate(pair, overrides, model_given))
 
 
+def _check_keys(
+    user: dict[str, Any], texts: dict[str, str], notes: list[str], seed: int | None, model_given: bool
+) -> tuple[Any, sc.Schema, dict[str, Any], list[str]]:
+    """Return the policy's class, the schema, the values that the user set by dotted key, and notes."""
+    user |= {} if seed is None else {"seed": seed}
+    if get_key(user, "policy.divide") is True and get_key(user, "policy.multi_gpu") is None:
+        set_key(user, "policy.multi_gpu", True)
+    rename_env(user, notes)
+    policy_cls = sc.find_class("policy", user)
+    schema = sc.config_schema(user, policy_cls, model_given)
+    check_action_space(user, policy_cls)
+    return policy_cls, schema, dict(_checked_items(user, "", schema, texts)), notes
+
+
 def _unread_notes(cfg: EasyDict) -> Iterator[str]:
-    for part, registry in zip(PARTS, (ENV_REGISTRY, POLICY_REGISTRY, REWARD_MODEL_REGISTRY), strict=True):
+    for part, registry in sc.PARTS.items():
         cls: type = registry.imported().get(cfg.get(part, {}).get("type"), object)
         for path in unread_keys(cls):
             if part == "env" and path in ENV_KEYS:
@@ -302,8 +304,8 @@ def save_config(cfg: EasyDict, path: str | Path, pipeline: str = "", **limits: i
 def format_config(cfg: EasyDict, pipeline: str = "", **limits: int) -> str:
     """Return a compiled config as the text of a Python file; the arguments are those of `save_config`."""
     main = sc.plain({key: value for key, value in cfg.items() if key != "notes"}, "cfg")
-    pipeline = pipeline or sc.PIPELINE_OF[POLICY_REGISTRY.find(cfg.policy.type).learns_from]
-    create = {part: {key: main[part].pop(key) for key in ("type", "import_names")} for part in PARTS if part in main}
+    pipeline = pipeline or sc.PIPELINE_OF[sc.find_class("policy", cfg).learns_from]
+    create = {part: {key: main[part].pop(key) for key in ("type", "import_names")} for part in sc.PARTS if part in main}
     create["env_manager"] = {"type": main["env"]["manager"].pop("type")}
     sizes = "of all processes together" if cfg.policy.get("divide") else "per process: run it on as many as wrote it"
     return f'''"""Compiled by ding_lite. The sizes in this file are {sizes}."""
@@ -329,7 +331,7 @@ if __name__ == "__main__":
 
 def _import_dirs(cfg: EasyDict) -> list[str]:
     """Return the directories that contain the imported packages and modules of `import_names`."""
-    names = (name for part in PARTS if part in cfg for name in cfg[part].import_names)
+    names = (name for part in sc.PARTS if part in cfg for name in cfg[part].import_names)
     tops = dict.fromkeys(name.partition(".")[0] for name in names)
     places = [
         next(iter(module.__path__), "") if hasattr(module, "__path__") else module.__file__ or ""

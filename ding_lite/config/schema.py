@@ -45,6 +45,7 @@ from ding_lite.utils.registry import (
 
 Schema = dict[str, Key]
 UNSET, REQUIRED = object(), object()
+OFF = Key(False, "")  # a switch that a class does not have
 BUFFER = "policy.other.replay_buffer"
 # The function of `ding_lite.entry` that trains a policy, by what the policy learns from.
 PIPELINE_OF = {
@@ -52,6 +53,8 @@ PIPELINE_OF = {
     "collect": "serial_pipeline_onpolicy",
     "dataset": "serial_pipeline_offline",
 }
+# Parts of `create_config` that name a class and modules to import, and where the class is registered.
+PARTS = {"env": ENV_REGISTRY, "policy": POLICY_REGISTRY, "reward_model": REWARD_MODEL_REGISTRY}
 MAX_DEPTH = 50  # levels of nested dicts and lists in a config
 TOP_KEYS = dict(
     exp_name=Key("default_experiment", "experiment and its directory, relative to where the run starts"),
@@ -122,40 +125,39 @@ SYNONYMS = {
 }
 
 
-def config_schema(user: dict[str, Any], model_given: bool = False) -> Schema:
+def find_class(part: str, user: Mapping[str, Any]) -> Any:
+    """Return the class that the `type` of a part of `create_config` names; its module is imported."""
+    kind = get_key(user, f"{part}.type", ENV_DEFAULTS["type"] if part == "env" else None)
+    if not isinstance(kind, str):
+        raise ConfigError(
+            f"create_config.{part}.type: expected a registered name such as {part}=dict(type=...), got {show(kind)}."
+        )
+    return object if part == "env" and kind == ENV_DEFAULTS["type"] else PARTS[part].find(kind)
+
+
+def config_schema(user: Mapping[str, Any], policy_cls: Any, model_given: bool = False) -> Schema:
     """Return the schema of a config: every key that the classes of its types declare, whose modules are imported.
 
     Args:
         user: the nested keys that the user set.
+        policy_cls: the class of its policy, see `find_class`.
         model_given: whether the user passes a model object. `policy.model` may then contain any keys.
     """
-    policy_type, env_type = get_key(user, "policy.type"), get_key(user, "env.type", ENV_DEFAULTS["type"])
-    types = {"policy": policy_type, "env": env_type}
-    if "reward_model" in user:
-        types["reward_model"] = get_key(user, "reward_model.type")
-    for part, value in types.items():
-        if not isinstance(value, str):
-            raise ConfigError(
-                f"create_config.{part}.type: expected a registered name such as {part}=dict(type=...), got "
-                f"{show(value)}."
-            )
-    policy_cls = POLICY_REGISTRY.find(policy_type)
-    env_cls = object if env_type == ENV_DEFAULTS["type"] else ENV_REGISTRY.find(env_type)
+    env_cls = find_class("env", user)
     policy = class_options(policy_cls, "policy.", {"import_names": IMPORT_NAMES})
     schema = class_options(object, "", TOP_KEYS) | class_options(env_cls, "env.", ENV_KEYS)
     if BUFFER + ".type" in policy:
-        prioritized = get_key(user, "policy.priority", policy.get("policy.priority", Key(False, "")).default)
+        prioritized = get_key(user, "policy.priority", policy.get("policy.priority", OFF).default)
         default = policy[BUFFER + ".type"].default or ("prioritized" if prioritized else "uniform")
         buffer_type = get_key(user, BUFFER + ".type") or default
         schema |= class_options(BUFFER_REGISTRY.find(buffer_type), BUFFER + ".")
         policy[BUFFER + ".type"] = replace(policy[BUFFER + ".type"], default=buffer_type)
     schema |= policy
-    if "reward_model" in types:
-        reward_cls = REWARD_MODEL_REGISTRY.find(types["reward_model"])
-        schema |= class_options(reward_cls, "reward_model.", {"import_names": IMPORT_NAMES})
-    for part, value in types.items():
-        path = f"{part}.type"
-        schema[path] = Key(value, schema[path].meaning if path in schema else "", str)
+    if "reward_model" in user:
+        schema |= class_options(find_class("reward_model", user), "reward_model.", {"import_names": IMPORT_NAMES})
+    for path in (f"{part}.type" for part in PARTS if part in ("policy", "env") or part in user):
+        meaning = schema[path].meaning if path in schema else ""
+        schema[path] = Key(get_key(user, path, ENV_DEFAULTS["type"]), meaning, str)
     if model_given:
         schema = {path: key for path, key in schema.items() if not path.startswith("policy.model.")}
         return schema | {"policy.model": Key({}, "", dict)}
@@ -176,8 +178,7 @@ def model_options(policy_cls: type, cfg: Mapping[str, Any], schema: Schema) -> S
 
     `cfg` may name these classes, and `policy_cls` the default model. What `schema` declares replaces their defaults.
     """
-    off = Key(False, "")
-    switches = {key: get_key(cfg, path := f"policy.{key}", schema.get(path, off).default) for key in WRAPPER_REGISTRY}
+    switches = {key: get_key(cfg, path := f"policy.{key}", schema.get(path, OFF).default) for key in WRAPPER_REGISTRY}
     policy_cls = wrapped(policy_cls, switches)
     # default_model may be an instance method, as in DI-engine, but it does not need an initialised policy.
     policy: Any = object.__new__(policy_cls)
@@ -228,15 +229,17 @@ def _constructor_keys(cls: Any, prefix: str, schema: Schema, skip: int = 0) -> S
     for param in list(inspect.signature(cls).parameters.values())[skip:]:
         if param.kind not in (param.VAR_POSITIONAL, param.VAR_KEYWORD):
             path, hint = prefix + param.name, hints.get(param.name, Any)
-            default = REQUIRED if param.default is param.empty else UNSET  # the class has its own default
-            nullable = param.default is None and not matches(None, hint)
-            declared = schema.get(path, Key(default, ""))
-            usual = next((limits for ends, limits in MODEL_RANGES.items() if param.name.endswith(ends)), (None,) * 2)
-            own = (declared.low, declared.high)
-            low, high = (mine if mine is not None else limit for mine, limit in zip(own, usual, strict=True))
-            kind = (hint, None) if nullable else hint
-            keys[path] = Key(
-                declared.default, declared.meaning, kind, low, high, declared.above, declared.below, declared.choices
+            own = schema.get(path, Key(UNSET, ""))  # the class has its own default
+            required = param.default is param.empty and own.default in (UNSET, None)
+            low, high = next(
+                (limits for ends, limits in MODEL_RANGES.items() if param.name.endswith(ends)), (None, None)
+            )
+            keys[path] = replace(
+                own,
+                default=REQUIRED if required else own.default,
+                type=(hint, None) if param.default is None and not matches(None, hint) else hint,
+                low=low if own.low is None else own.low,
+                high=high if own.high is None else own.high,
             )
     return keys
 

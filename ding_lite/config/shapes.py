@@ -14,6 +14,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from easydict import EasyDict
+from gymnasium import spaces
 
 from ding_lite.config import schema as sc
 from ding_lite.config.checks import check_memory, has_floats
@@ -26,11 +27,12 @@ from ding_lite.utils.tree import MASK
 
 # Values of `action_space` that name a kind of actions, and the spaces that have it. Others say what the model returns.
 KINDS: dict[str, type] = {
-    "discrete": gymnasium.spaces.Discrete,
-    "multi_discrete": gymnasium.spaces.MultiDiscrete,
-    "continuous": gymnasium.spaces.Box,
-    "hybrid": gymnasium.spaces.Dict,
+    "discrete": spaces.Discrete,
+    "multi_discrete": spaces.MultiDiscrete,
+    "continuous": spaces.Box,
+    "hybrid": spaces.Dict,
 }
+MODEL = "policy.model."  # begins the keys of the model
 FIRST_ACTIONS = "ding_lite.envs.actions:FirstActions"
 ENVS, ACTORS, BATCH = "env.collector_env_num", "policy.collect.actors", "policy.learn.batch_size"
 # Sizes of which each environment has an equal part.
@@ -38,47 +40,57 @@ PARTS = ("policy.collect.n_sample", "policy.collect.n_episode", "policy.other.re
 
 
 def set_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False, max_env_step: int | None = None) -> None:
+    """Do what `fit_shapes` does, for a compiled config alone. If `model_given`, no shapes are set, only checked."""
+    policy_cls = POLICY_REGISTRY.find(cfg.policy.type)
+    fit_shapes(cfg, policy_cls, {} if model_given else sc.model_options(policy_cls, cfg, {}), env_spec, max_env_step)
+
+
+def fit_shapes(
+    cfg: EasyDict, policy_cls: Any, schema: sc.Schema, env_spec: EnvSpec, max_env_step: int | None = None
+) -> None:
     """Set the model's shapes and bounds from the environment's spaces; what the user has set must agree with them.
 
-    If `model_given`, the user passes a model object, whose shapes are not set. A replay buffer that does not fit into
-    the memory is as large as what a run of `max_env_step` env steps stores, if there is such a limit.
+    `schema` has the keys of `policy.model`; none of a model that the user passes. A replay buffer that does not fit
+    into the memory is as large as what a run of `max_env_step` env steps stores, if there is such a limit.
     """
-    policy_cls, model, space = POLICY_REGISTRY.find(cfg.policy.type), cfg.policy.model, env_spec.action_space
-    options = {} if model_given else sc.model_options(policy_cls, cfg, {})
-    several = getattr(policy_cls, "multi_agent", False)
-    if several or cfg.policy.get("multi_agent"):
-        shapes = _agent_shapes(cfg.policy, policy_cls, env_spec, "policy.model.agent_num" in options)
-        space = gymnasium.spaces.Discrete(shapes["action_shape"])
+    model, space, obs_space = cfg.policy.model, env_spec.action_space, env_spec.observation_space
+    options = {path.removeprefix(MODEL): key for path, key in schema.items() if path.startswith(MODEL)}
+    if policy_cls.multi_agent or cfg.policy.get("multi_agent"):
+        shapes = _agent_shapes(cfg.policy, policy_cls, env_spec, "agent_num" in options)
+        space = spaces.Discrete(shapes["action_shape"])
     else:
-        _check_single(cfg, env_spec, options)
-        shapes = {"obs_shape": _obs_shape_of(env_spec.observation_space), "action_shape": _shape_of(space)}
-    kind = "discrete" if several else _check_actions(cfg.policy.type, policy_cls, space)
-    _check_stack(cfg, env_spec)
-    _fit_range(cfg, getattr(policy_cls, "unit_actions", False), options, space)
-    if find_mask_space(env_spec.observation_space) is not None and not _obeys_mask(shapes["obs_shape"], options, space):
-        shapes["obs_shape"] = None  # the model is the user's own, and reads the mask itself
+        _check_single(cfg.policy, env_spec, bool(options))
+        shapes = {"obs_shape": _obs_shape_of(obs_space), "action_shape": _shape_of(space)}
+    kind = "discrete" if policy_cls.multi_agent else _check_actions(cfg.policy.type, policy_cls, space)
+    _check_stack(cfg.env.frame_stack, env_spec)
+    _fit_range(cfg.policy, policy_cls.unit_actions, "bound_type" in options, space)
+    takes = options.get("obs_shape")
+    if find_mask_space(obs_space) is not None:
+        if takes is not None and matches(shapes["obs_shape"], takes.hint):
+            check_choices(space)
+        else:
+            shapes["obs_shape"] = None  # the model is the user's own, and reads the mask itself
     if model.get("action_space") in (None, *KINDS):
         shapes["action_space"] = kind
         if (model.get("action_space"), kind) == ("discrete", "multi_discrete"):
             model.pop("action_space")  # DI-engine's name for both
     for key, shape in shapes.items():
         given = model.get(key)
-        accepted = options.get(f"policy.model.{key}")
         if given is None or _same_shape(given, shape):
-            if shape and accepted is not None and matches(shape, accepted.hint):
+            if shape and key in options and matches(shape, options[key].hint):
                 model[key] = shape
         elif shape:
             raise ConfigError(
                 f"policy.model.{key}: expected the environment's {shape} (env.frame_stack={cfg.env.frame_stack}), got "
                 f"{given}. Leave it out: it is then set from the environment."
             )
-    _check_required(cfg, options, env_spec)
-    if cfg.env.norm_obs.use_norm and not has_floats(env_spec.observation_space):
+    _check_required(cfg.policy, options, obs_space)
+    if cfg.env.norm_obs.use_norm and not has_floats(obs_space):
         raise ConfigError(
-            f"env.norm_obs=True, but the observations are {env_spec.observation_space}: images of bytes are scaled to "
-            "0..1 by the networks. Set env.norm_obs=False."
+            f"env.norm_obs=True, but the observations are {obs_space}: images of bytes are scaled to 0..1 by the "
+            "networks. Set env.norm_obs=False."
         )
-    check_memory(cfg, env_spec.observation_space, max_env_step)
+    check_memory(cfg, obs_space, max_env_step)
 
 
 def play_first_actions(cfg: EasyDict, env_spec: EnvSpec) -> bool:
@@ -88,7 +100,7 @@ def play_first_actions(cfg: EasyDict, env_spec: EnvSpec) -> bool:
     """
     space, number, managed = env_spec.action_space, cfg.policy.model.get("action_shape"), cfg.env.manager.type
     masked = find_mask_space(env_spec.observation_space) is not None
-    if not isinstance(space, gymnasium.spaces.Discrete) or type(number) is not int or masked or managed == "native":
+    if not isinstance(space, spaces.Discrete) or type(number) is not int or masked or managed == "native":
         return False
     if not 1 < number < space.n:
         return False
@@ -99,39 +111,29 @@ def play_first_actions(cfg: EasyDict, env_spec: EnvSpec) -> bool:
     return True
 
 
-def _check_required(cfg: EasyDict, options: sc.Schema, env_spec: EnvSpec) -> None:
+def _check_required(policy: EasyDict, options: sc.Schema, obs_space: spaces.Space[Any]) -> None:
     """Raise `ConfigError` if an argument that the model needs is not set."""
-    for path, option in options.items():
-        if option.default is sc.REQUIRED and get_key(cfg, path) is None:
-            if path == "policy.model.obs_shape" and isinstance(env_spec.observation_space, gymnasium.spaces.Dict):
-                raise ConfigError(
-                    f"The environment's observations are a Dict of {', '.join(env_spec.observation_space)}, but the "
-                    f"model of policy '{cfg.policy.type}' takes one array: wrap the environment in gymnasium.wrappers."
-                    "FlattenObservation, or set policy.model.type to a model of your own that takes the dict."
-                )
-            expected = describe(option.hint)
-            raise ConfigError(f"{path} is not set and does not follow from the environment: expected {expected}.")
+    missing = [key for key, option in options.items() if option.default is sc.REQUIRED]
+    for key in (key for key in missing if get_key(policy.model, key) is None):
+        if key == "obs_shape" and isinstance(obs_space, spaces.Dict):
+            raise ConfigError(
+                f"The environment's observations are a Dict of {', '.join(obs_space)}, but the model of policy "
+                f"'{policy.type}' takes one array: wrap the environment in gymnasium.wrappers.FlattenObservation, or "
+                "set policy.model.type to a model of your own that takes the dict."
+            )
+        expected = describe(options[key].hint)
+        raise ConfigError(f"{MODEL}{key} is not set and does not follow from the environment: expected {expected}.")
 
 
-def _obeys_mask(obs_shape: Any, options: sc.Schema, space: gymnasium.Space[Any]) -> bool:
-    """Return whether the model takes a dict of shapes with an action_mask; raise `ConfigError` if actions have none."""
-    takes = options.get("policy.model.obs_shape")
-    if takes is None or not matches(obs_shape, takes.hint):
-        return False
-    check_choices(space)
-    return True
-
-
-def _check_single(cfg: EasyDict, env_spec: EnvSpec, options: sc.Schema) -> None:
+def _check_single(policy: EasyDict, env_spec: EnvSpec, is_built: bool) -> None:
     """Raise `ConfigError` if a built-in model of one agent would see what several agents observe."""
-    own = get_key(cfg, "policy.model.type") or get_key(cfg, sc.ENCODER)
+    own = policy.model.get("type") or policy.model.get("encoder")
     number = count_agents(env_spec.observation_space, env_spec.action_space)
-    if number == 0 or own or not options or len(env_spec.observation_space["agent_state"].shape) == 1:  # type: ignore[index]
+    if number == 0 or own or not is_built or len(env_spec.observation_space["agent_state"].shape) == 1:  # type: ignore[index]
         return
-    found = {name: POLICY_REGISTRY.find(name) for name in sorted(POLICY_REGISTRY)}
-    others = [name for name, cls in found.items() if getattr(cls, "multi_agent", False)]
-    advice = "set policy.multi_agent=True" if "multi_agent" in cfg.policy else f"use {_listed(others)}"
-    raise ConfigError(f"The environment has {number} agents, but policy '{cfg.policy.type}' plays for one: {advice}.")
+    others = [name for name, cls in sorted(POLICY_REGISTRY.items()) if cls.multi_agent]
+    advice = "set policy.multi_agent=True" if "multi_agent" in policy else f"use {_listed(others)}"
+    raise ConfigError(f"The environment has {number} agents, but policy '{policy.type}' plays for one: {advice}.")
 
 
 def _agent_shapes(policy: EasyDict, policy_cls: Any, env_spec: EnvSpec, knows_agents: bool) -> dict[str, Any]:
@@ -139,8 +141,7 @@ def _agent_shapes(policy: EasyDict, policy_cls: Any, env_spec: EnvSpec, knows_ag
     obs: Any = env_spec.observation_space
     actions: Any = env_spec.action_space
     if (number := count_agents(env_spec.observation_space, env_spec.action_space)) == 0:
-        always = getattr(policy_cls, "multi_agent", False)
-        remedy = "a policy of one agent" if always else "leave policy.multi_agent out"
+        remedy = "a policy of one agent" if policy_cls.multi_agent else "leave policy.multi_agent out"
         raise ConfigError(
             f"Policy '{policy.type}' learns for several agents: expected Dict observations with agent_state [M, ...], "
             "and MultiDiscrete actions of M equal numbers for M agents, of which an action_mask forbids those that one "
@@ -171,32 +172,28 @@ def _check_state(policy: EasyDict, policy_cls: Any, shape: list[int], number: in
         )
 
 
-def _check_actions(policy_type: str, policy_cls: type, space: gymnasium.Space[Any]) -> str:
-    """Return the kind of a space of actions, see `_kind_of`."""
+def _check_actions(policy_type: str, policy_cls: Any, space: spaces.Space[Any]) -> str:
+    """Return the kind of a space of actions, see `_kind_of`; raise `ConfigError` if the policy does not take it."""
     kind = _kind_of(space)
     if kind is None:
         raise ConfigError(
             f"The environment's actions are {space}: expected Discrete, MultiDiscrete, MultiBinary, a Box of one "
             "dimension, or a Dict of Discrete and Box with the keys 'action_type' and 'action_args'."
         )
-    if not isinstance(space, _spaces_of(policy_cls)):
-        expected = _expected_actions(policy_cls)
-        advice = _advice(policy_type, type(space))
-        raise ConfigError(f"Policy '{policy_type}' expects {expected} actions, got {space}: {advice}")
+    _check_takes(f"Policy '{policy_type}'", policy_cls, type(space), space)
     return kind
 
 
-def _fit_range(cfg: EasyDict, unit_actions: bool, options: sc.Schema, space: gymnasium.Space[Any]) -> None:
+def _fit_range(policy: EasyDict, unit_actions: bool, has_bounds: bool, space: spaces.Space[Any]) -> None:
     """If a number of the actions ranges elsewhere than from -1 to 1, let the model be unbounded, if it can be."""
     name = ""
-    if isinstance(space, gymnasium.spaces.Dict):
+    if isinstance(space, spaces.Dict):
         space, name = space["action_args"], " of 'action_args'"
-    if not isinstance(space, gymnasium.spaces.Box) or not (elsewhere := (space.low != -1) | (space.high != 1)).any():
+    if not isinstance(space, spaces.Box) or not (elsewhere := (space.low != -1) | (space.high != 1)).any():
         return
-    model = cfg.policy.model
-    if not unit_actions and model.get("bound_type") is None:
-        if "policy.model.bound_type" in options:
-            model.bound_type = None  # the default of some models is 'tanh'
+    if not unit_actions and policy.model.get("bound_type") is None:
+        if has_bounds:
+            policy.model.bound_type = None  # the default of some models is 'tanh'
         return
     number = int(elsewhere.argmax())
     low, high = space.low[number], space.high[number]
@@ -206,49 +203,43 @@ def _fit_range(cfg: EasyDict, unit_actions: bool, options: sc.Schema, space: gym
             "bound it with env.wrappers=[dict(name='ding_lite.envs.actions:BoundActions', low=..., high=...)], or in "
             "code with gymnasium.wrappers.TransformAction (ClipAction removes bounds)"
         )
-    key = "" if unit_actions else f" with policy.model.bound_type='{model.bound_type}'"
+    key = "" if unit_actions else f" with policy.model.bound_type='{policy.model.bound_type}'"
     raise ConfigError(
-        f"Policy '{cfg.policy.type}' acts between -1 and 1{key}, but dimension {number}{name} of the environment's "
+        f"Policy '{policy.type}' acts between -1 and 1{key}, but dimension {number}{name} of the environment's "
         f"actions ranges from {low:g} to {high:g}: {advice}."
     )
 
 
-def check_action_space(user: dict[str, Any], path: str = "policy.model.action_space") -> None:
+def check_action_space(user: dict[str, Any], policy_cls: Any, path: str = f"{MODEL}action_space") -> None:
     """Check that the policy takes the kind of actions that `action_space` names, if it names one of `KINDS`.
 
     Without this check, the message would be about the model's parameter, and would not say which policy to use. `user`
     has the nested keys that the user set, `action_space` under `path`.
     """
-    policy_type, kind = get_key(user, "policy.type"), get_key(user, path)
-    space = KINDS.get(kind) if isinstance(kind, str) else None
-    policy_cls = POLICY_REGISTRY.find(policy_type)
-    if space is not None and not issubclass(space, _spaces_of(policy_cls)):
-        expected, advice = _expected_actions(policy_cls), _advice(policy_type, space)
-        raise ConfigError(f"{path}: policy '{policy_type}' expects {expected} actions, got '{kind}': {advice}")
+    if isinstance(kind := get_key(user, path), str) and kind in KINDS:
+        _check_takes(f"{path}: policy '{get_key(user, 'policy.type')}'", policy_cls, KINDS[kind], f"'{kind}'")
 
 
-def _spaces_of(policy_cls: type) -> tuple[type, ...]:
-    return getattr(policy_cls, "action_spaces", (gymnasium.Space,))
+def _check_takes(who: str, policy_cls: Any, space: type, got: Any) -> None:
+    """Raise `ConfigError` if a policy does not take a space of actions. The message says which policies do.
 
-
-def _expected_actions(policy_cls: type) -> str:
-    return _listed([each.__name__ for each in _spaces_of(policy_cls)])
-
-
-def _advice(policy_type: str, space: type) -> str:
-    """Return which policies to use instead: those that take the space, first those that learn from the same source."""
-    found = {name: POLICY_REGISTRY.find(name) for name in sorted(POLICY_REGISTRY)}
-    alone = {name: cls for name, cls in found.items() if name == policy_type or not getattr(cls, "multi_agent", False)}
-    sources = {name: cls.learns_from for name, cls in alone.items()}
-    source, offline = sources[policy_type], "dataset"
-    declared = {name: _spaces_of(cls) for name, cls in alone.items()}
-    names = [name for name, spaces in declared.items() if gymnasium.Space not in spaces and issubclass(space, spaces)]
-    names = [name for name in names if (sources[name] == offline) == (source == offline)]
-    names.sort(key=lambda name: sources[name] != source)
-    if not names:
-        what = " that learns from a data set" if source == offline else ""
-        return f"no policy{what} takes {space.__name__} actions; wrap the environment."
-    return f"use {_listed(names)}."
+    First come those that learn from the same source.
+    """
+    if issubclass(space, policy_cls.action_spaces):
+        return
+    source, offline = policy_cls.learns_from, policy_cls.learns_from == "dataset"
+    takers = [
+        (cls.learns_from != source, name)
+        for name, cls in POLICY_REGISTRY.items()
+        if issubclass(space, cls.action_spaces) and gymnasium.Space not in cls.action_spaces
+        if not cls.multi_agent and (cls.learns_from == "dataset") == offline
+    ]
+    what = " that learns from a data set" if offline else ""
+    advice = f"no policy{what} takes {space.__name__} actions; wrap the environment."
+    if takers:
+        advice = f"use {_listed([name for _, name in sorted(takers)])}."
+    expected = _listed([each.__name__ for each in policy_cls.action_spaces])
+    raise ConfigError(f"{who} expects {expected} actions, got {got}: {advice}")
 
 
 def _listed(names: list[str]) -> str:
@@ -264,9 +255,8 @@ def _same_shape(given: Any, shape: Any) -> bool:
     return bool(left == right)
 
 
-def _check_stack(cfg: EasyDict, env_spec: EnvSpec) -> None:
+def _check_stack(stack: int, env_spec: EnvSpec) -> None:
     """Raise `ConfigError` if `env.frame_stack` does not fit the environment or replay."""
-    stack = cfg.env.frame_stack
     if stack > 1 and env_spec.frame_stack != stack:
         raise ConfigError(f"env.frame_stack={stack}, but the environment stacks {env_spec.frame_stack} frames.")
     if stack > 1 and find_mask_space(env_spec.observation_space) is not None:
@@ -276,42 +266,42 @@ def _check_stack(cfg: EasyDict, env_spec: EnvSpec) -> None:
         )
 
 
-def _kind_of(space: gymnasium.Space[Any]) -> str | None:
+def _kind_of(space: spaces.Space[Any]) -> str | None:
     """Return the value of `policy.model.action_space` for a space.
 
     It is empty for spaces that have no name in the built-in models, and None for those that are not supported.
     """
-    if isinstance(space, gymnasium.spaces.Discrete):
+    if isinstance(space, spaces.Discrete):
         return "discrete"
-    if isinstance(space, gymnasium.spaces.Box):
+    if isinstance(space, spaces.Box):
         return "continuous" if len(space.shape) == 1 else None
-    if isinstance(space, gymnasium.spaces.Dict):
+    if isinstance(space, spaces.Dict):
         kinds = {key: type(part) for key, part in space.items()}
-        hybrid = {"action_type": gymnasium.spaces.Discrete, "action_args": gymnasium.spaces.Box}
+        hybrid = {"action_type": spaces.Discrete, "action_args": spaces.Box}
         return "hybrid" if kinds == hybrid and len(space["action_args"].shape or ()) == 1 else None
-    return "multi_discrete" if isinstance(space, gymnasium.spaces.MultiDiscrete) else ""
+    return "multi_discrete" if isinstance(space, spaces.MultiDiscrete) else ""
 
 
-def _shape_of(space: gymnasium.Space[Any]) -> Any:
+def _shape_of(space: spaces.Space[Any]) -> Any:
     """Return the value of `obs_shape` or `action_shape` for a space; None if it does not have a single shape."""
-    if isinstance(space, gymnasium.spaces.Discrete):
+    if isinstance(space, spaces.Discrete):
         return int(space.n)
-    if isinstance(space, gymnasium.spaces.Dict) and set(space) == {"action_type", "action_args"}:
+    if isinstance(space, spaces.Dict) and set(space) == {"action_type", "action_args"}:
         return {f"{key}_shape": _shape_of(part) for key, part in space.items()}
-    if isinstance(space, gymnasium.spaces.MultiDiscrete):
+    if isinstance(space, spaces.MultiDiscrete):
         return space.nvec.tolist()  # a list with one choice too: its actions are arrays, unlike those of Discrete
     shape = [*(space.shape or ())]
     return (int(shape[0]) if len(shape) == 1 else [int(n) for n in shape]) or None
 
 
-def _obs_shape_of(space: gymnasium.Space[Any]) -> Any:
+def _obs_shape_of(space: spaces.Space[Any]) -> Any:
     """Return the value of `obs_shape` for a space: that of each part of a Dict; None if a part is not a Box.
 
     The `action_mask` of a Dict may be of any space.
     """
-    if not isinstance(space, gymnasium.spaces.Dict):
+    if not isinstance(space, spaces.Dict):
         return _shape_of(space)
-    nested = (gymnasium.spaces.Box, gymnasium.spaces.Dict)
+    nested = (spaces.Box, spaces.Dict)
     mask = find_mask_space(space)
     shapes = {key: _obs_shape_of(part) if isinstance(part, nested) else None for key, part in space.items()}
     if mask is not None:
@@ -324,7 +314,7 @@ def total(cfg: EasyDict, path: str, ranks: int) -> int:
     return (get_key(cfg, path) or 0) * (1 if cfg.policy.get("divide") else ranks)
 
 
-def divide(cfg: EasyDict, rank: int, ranks: int) -> EasyDict:
+def divide(cfg: EasyDict, learns_from: str, rank: int, ranks: int) -> EasyDict:
     """Return the config of one rank: without `policy.divide` the compiled config itself, else a copy with its sizes.
 
     `random_collect_size` stays that of all ranks. On-policy, `batch_size` may become a fraction: each collect is cut
@@ -333,7 +323,7 @@ def divide(cfg: EasyDict, rank: int, ranks: int) -> EasyDict:
     """
     if not cfg.policy.get("divide"):
         return cfg
-    own, learns_from = copy.deepcopy(cfg), POLICY_REGISTRY.find(cfg.policy.type).learns_from
+    own = copy.deepcopy(cfg)
     if learns_from == "dataset":
         own.policy.learn.batch_size = _part(cfg, BATCH, ranks, 1, ranks)
         return own

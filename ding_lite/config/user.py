@@ -11,12 +11,11 @@ from types import ModuleType
 from typing import Any
 
 from ding_lite.config.saved import append_to_path
-from ding_lite.config.schema import BUFFER, merge, plain, show_error
+from ding_lite.config.schema import BUFFER, PARTS, merge, plain, show_error
 from ding_lite.envs.builders import MANAGERS
 from ding_lite.utils.key import get_key, matches, set_key, show
 from ding_lite.utils.registry import ConfigError, closest, place_of
 
-PARTS = ("env", "policy", "reward_model")  # sections for which create_config names a class and modules to import
 PLACES = {"env_manager": "env.manager", "replay_buffer": BUFFER}  # parts of create_config, and their places here
 CREATED = ("env", "env_manager", "policy", "replay_buffer", "reward_model")  # parts of create_config
 RESIZED = ("Ant", "Humanoid", "HumanoidStandup", "InvertedDoublePendulum")  # observations of -v5 have another length

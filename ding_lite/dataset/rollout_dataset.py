@@ -23,15 +23,16 @@ from easydict import EasyDict
 from torch import Tensor, nn
 from torch.utils.data import IterableDataset, get_worker_info
 
-from ding_lite.config import compile_config, set_shapes
+from ding_lite.config.config import compile_pair, read_pair
+from ding_lite.config.shapes import fit_shapes
 from ding_lite.di_engine.keys import SCHEDULERS
 from ding_lite.envs import check_env, create_vector_env, derive_seeds
-from ding_lite.policy import create_policy
+from ding_lite.policy import Policy, create_policy
 from ding_lite.run.pipelines import refuse_options
 from ding_lite.utils.disk import check_temporary_directory
 from ding_lite.utils.key import get_key
 from ding_lite.utils.ranks.collectives import alone, get_rank, get_world_size
-from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError, closest
+from ding_lite.utils.registry import ConfigError, closest
 from ding_lite.utils.schedule import find_schedules
 from ding_lite.utils.seed import random_state, set_random_state, set_seed
 from ding_lite.utils.tree import tree_leaves, tree_map
@@ -101,14 +102,15 @@ class RolloutDataset(IterableDataset[Any]):
     ) -> None:
         super().__init__()
         check_temporary_directory()
-        self.cfg = cfg = compile_config(input_cfg, seed=seed, model_given=model is not None, overrides=overrides)
+        compiled = compile_pair(read_pair(input_cfg), seed, model is not None, overrides)
+        self.cfg = cfg = compiled.cfg
         self.unit = unit
         if "reward_model" in cfg:
             raise ConfigError("RolloutDataset does not use a reward model: leave create_config.reward_model out.")
         refuse_options(cfg, "RolloutDataset", "each loader worker sees only what it plays itself")
-        _check(cfg.policy, unit)
+        _check(cfg.policy, compiled.policy_cls, unit)
         spec = check_env(cfg.env)
-        set_shapes(cfg, spec, model is not None)
+        fit_shapes(cfg, compiled.policy_cls, compiled.schema, spec)
         self._frame_stack, self._place = spec.frame_stack, Place()
         with _own_state(derive_seeds(cfg.seed, "model", n=1)[0], {}):
             fields = ("collect", "eval")
@@ -159,7 +161,7 @@ class RolloutDataset(IterableDataset[Any]):
         policy = create_policy(cfg.policy, self._published.create_copy(), fields)
         collect, num_envs, version = cfg.policy.collect, cfg.env.collector_env_num, -1
         n_sample = collect.get("n_sample") or num_envs * (1 if "n_sample" in collect else EPISODE_ROWS)
-        stream = self._create_stream(n_sample // num_envs)
+        stream = self._create_stream(policy, n_sample // num_envs)
         seeds = derive_seeds(cfg.seed, *place.path, "collect", n=num_envs)
         processes = place.local_world_size * place.num_workers
         bounded = self.unit == "episode" or "n_episode" in collect
@@ -170,7 +172,7 @@ class RolloutDataset(IterableDataset[Any]):
                 collector = SampleCollector(env, policy, n_sample, seeds)
             while True:
                 version = self._published.read(policy.model, version)
-                block = self._collect(collector, place)
+                block = self._collect(collector, policy, place)
                 samples = block if self.unit == "episode" else policy.to_samples(block)
                 if stream is not None:
                     yield from stream.take(samples | {"version": torch.full(samples["reward"].shape, version)})
@@ -178,28 +180,25 @@ class RolloutDataset(IterableDataset[Any]):
                 for batch in policy.batches(samples):
                     yield batch | {"version": torch.full((len(next(tree_leaves(batch))),), version)}
 
-    def _collect(self, collector: SampleCollector, place: Place) -> dict[str, Any]:
+    def _collect(self, collector: SampleCollector, policy: Policy, place: Place) -> dict[str, Any]:
         """Collect once in a worker, and count the steps."""
         collector.envstep = self._envstep(place.world_size)
-        policy = self.cfg.policy
-        begins = self._counts[:, 0].sum() < policy.get("random_collect_size", 0) * policy.get("unroll_len", 1)
-        at_random = bool(begins) and "logit" not in POLICY_REGISTRY.find(policy.type).stored_outputs
+        cfg = self.cfg.policy
+        begins = self._counts[:, 0].sum() < cfg.get("random_collect_size", 0) * cfg.get("unroll_len", 1)
+        at_random = bool(begins) and "logit" not in policy.stored_outputs
         block, figures = collector.collect(random=at_random)
         self._counts[place.worker] += torch.tensor([figures[key] for key in FIGURES], dtype=torch.float64)
         return block
 
-    def _create_stream(self, n_step: int) -> TransitionStream | EpisodeStream | None:
+    def _create_stream(self, policy: Policy, n_step: int) -> TransitionStream | EpisodeStream | None:
         """Return a stream that turns blocks of `n_step` rows into items; None if the policy does so, on-policy."""
-        policy, num_envs = self.cfg.policy, self.cfg.env.collector_env_num
+        cfg, num_envs = self.cfg.policy, self.cfg.env.collector_env_num
         if self.unit == "episode":
             return EpisodeStream(num_envs)
-        if POLICY_REGISTRY.find(policy.type).learns_from == "collect":
+        if policy.learns_from == "collect":
             return None
-        batch_size = policy.learn.batch_size if self.unit == "batch" else None
-        nstep = policy.get("nstep", 1)
-        return TransitionStream(
-            n_step, num_envs, nstep, policy.discount_factor, self._frame_stack, batch_size=batch_size
-        )
+        batch_size, nstep = cfg.learn.batch_size if self.unit == "batch" else None, cfg.get("nstep", 1)
+        return TransitionStream(n_step, num_envs, nstep, cfg.discount_factor, self._frame_stack, batch_size=batch_size)
 
     def _envstep(self, world_size: int) -> int:
         return int(self._counts[:, 0].sum()) * world_size
@@ -283,11 +282,11 @@ def _rows(tree: Any) -> Sequence[Any]:
     return tree.unbind()
 
 
-def _check(policy: EasyDict, unit: str) -> None:
+def _check(policy: EasyDict, policy_cls: Any, unit: str) -> None:
     """Raise `ConfigError` if this policy does not allow items of this unit."""
     if unit not in UNITS:
         raise ConfigError(f"RolloutDataset: expected unit to be one of {UNITS}, got '{unit}'.{closest(unit, UNITS)}")
-    for path, schedule in find_schedules(policy, POLICY_REGISTRY.find(policy.type)).items():
+    for path, schedule in find_schedules(policy, policy_cls).items():
         if not (path.startswith("collect.") and schedule.by == "env_step"):
             names = [f"policy.{path}", *(key for key, (_, number) in SCHEDULERS.items() if number == f"policy.{path}")]
             raise ConfigError(

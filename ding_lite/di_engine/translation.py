@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ding_lite.config.checks import LOOP_KEYS
-from ding_lite.config.schema import ENCODER, UNSET, Schema, config_schema, merge, plain
+from ding_lite.config.schema import ENCODER, UNSET, Schema, config_schema, find_class, merge, plain
 from ding_lite.config.shapes import check_action_space
 from ding_lite.config.user import apply_overrides, import_modules, nest, rename_env
 from ding_lite.di_engine.keys import IGNORED_KEYS, REDUNDANT_KEYS, RENAMED_KEYS, SCHEDULERS, given_action_spaces
@@ -42,12 +42,13 @@ def translate(
         model_given: whether the user passes a model object.
     """
     user, texts, notes = translate_types(pair, overrides)
-    schema = config_schema(user, model_given)
+    policy_cls = find_class("policy", user)
+    schema = config_schema(user, policy_cls, model_given)
     for path in given_action_spaces(user):
-        check_action_space(user, path)
-    rename_keys(user, schema, notes)
-    schema = config_schema(user, model_given)
-    take_loop_keys(user, schema)
+        check_action_space(user, policy_cls, path)
+    rename_keys(user, policy_cls, schema, notes)
+    schema = config_schema(user, policy_cls, model_given)
+    take_loop_keys(user, policy_cls, schema)
     rename_env(user, notes)
     drop_ignored(user, "", schema, notes)
     return user, texts, notes
@@ -83,7 +84,7 @@ def translate_create(create: dict[str, Any], notes: list[str]) -> dict[str, Any]
     return own
 
 
-def rename_keys(user: dict[str, Any], known: Schema, notes: list[str]) -> None:
+def rename_keys(user: dict[str, Any], policy_cls: Any, known: Schema, notes: list[str]) -> None:
     """Replace old names of keys (`RENAMED_KEYS`), optimizers and retired environments by the current ones.
 
     `True` and `False` for one of the `SWITCHES` become its key `use_norm`. `known` is the schema of the config.
@@ -94,7 +95,6 @@ def rename_keys(user: dict[str, Any], known: Schema, notes: list[str]) -> None:
     discount, name = get_key(user, "policy.learn.discount_factor"), get_key(user, "policy.type")
     if discount and name in LEARN_DISCOUNT and pop_key(user, "policy.discount_factor") not in (None, discount):
         notes.append(f"policy.discount_factor is ignored: DI-engine's '{name}' reads policy.learn.discount_factor.")
-    policy_cls = POLICY_REGISTRY.find(name)
     _replace_values(user, known, policy_cls, notes)
     for old, new in RENAMED_KEYS.items():
         value = get_key(user, old, UNSET)
@@ -107,7 +107,7 @@ def rename_keys(user: dict[str, Any], known: Schema, notes: list[str]) -> None:
             raise ConfigError(f"{old}={value!r} contradicts {new}={get_key(user, new)!r}: set '{new}' only.")
         set_key(user, new, pop_key(user, old))
         notes.append(f"{old} is {new} here.")
-    if getattr(policy_cls, "multi_agent", False) and get_key(user, "policy.multi_agent") is True:
+    if policy_cls.multi_agent and get_key(user, "policy.multi_agent") is True:
         pop_key(user, "policy.multi_agent")  # such a policy needs no key that says so
     for path in SCHEDULERS:
         _read_scheduler(user, path, known)
@@ -167,14 +167,14 @@ def _rename_encoder(user: dict[str, Any], notes: list[str]) -> None:
         notes.append(f"policy.model.impala_cnn_encoder is {ENCODER}={model.get('encoder')!r} here.")
 
 
-def take_loop_keys(user: dict[str, Any], schema: Schema) -> None:
+def take_loop_keys(user: dict[str, Any], policy_cls: Any, schema: Schema) -> None:
     """Remove `policy.on_policy` and `policy.offline`, because the class of the policy determines its training loop."""
-    policy_type = schema["policy.type"].default
     for name, source in LOOP_KEYS.items():
-        path, right = f"policy.{name}", POLICY_REGISTRY.find(policy_type).learns_from == source
+        path, right = f"policy.{name}", policy_cls.learns_from == source
         value = get_key(user, path, right)
         if value != right:
-            raise ConfigError(f"{path}: expected {right} for policy '{policy_type}', got {show(value)}: leave it out.")
+            kind = get_key(user, "policy.type")
+            raise ConfigError(f"{path}: expected {right} for policy '{kind}', got {show(value)}: leave it out.")
         if path not in schema:
             pop_key(user, path)
 

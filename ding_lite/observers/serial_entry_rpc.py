@@ -37,7 +37,7 @@ from ding_lite.utils.ranks.collectives import alone, get_rank, get_world_size
 from ding_lite.utils.ranks.heartbeat import heartbeat, waiting
 from ding_lite.utils.ranks.interrupt import InterruptGuard
 from ding_lite.utils.ranks.launch_environment import read_seconds
-from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.schedule import find_schedules
 from ding_lite.utils.tree import tree_leaves, tree_map
 
@@ -283,7 +283,7 @@ def serial_pipeline_rpc(
     if setup.whole.policy.get("divide"):
         raise ConfigError("policy.divide=True: in mode rpc only the agent learns, so leave it out.")
     policy = setup.cfg.policy
-    for path, schedule in find_schedules(policy, POLICY_REGISTRY.find(policy.type)).items():
+    for path, schedule in find_schedules(policy, setup.policy_cls).items():
         if not path.startswith(("learn.", "eval.")) and schedule.by != "env_step":  # observers may use the number
             raise ConfigError(
                 f"policy.{path}.by: expected 'env_step', got '{schedule.by}', because the observers of "

@@ -32,12 +32,12 @@ from gymnasium.spaces import Discrete
 from gymnasium.vector.utils import batch_space
 from torch import Tensor, nn
 
-from ding_lite.config import compile_config, set_shapes
-from ding_lite.config.shapes import divide, play_first_actions, total
+from ding_lite.config.config import compile_pair, read_pair
+from ding_lite.config.shapes import divide, fit_shapes, play_first_actions, total
 from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.envs.spaces import load_spec
-from ding_lite.policy import Policy, create_policy
+from ding_lite.policy import Policy
 from ding_lite.run.pipelines import check_pipeline
 from ding_lite.torch_utils.gradient import create_graphs, uses_graphs
 from ding_lite.torch_utils.networks import is_small
@@ -50,12 +50,12 @@ from ding_lite.utils.ranks.meeting import describe_values
 from ding_lite.utils.registry import (
     BUFFER_REGISTRY,
     MODEL_REGISTRY,
-    POLICY_REGISTRY,
     REWARD_MODEL_REGISTRY,
     TRACKER_REGISTRY,
     ConfigError,
     UserError,
     load_extra,
+    wrapped,
 )
 from ding_lite.utils.seed import random_state, set_random_state, set_seed
 from ding_lite.utils.tree import MASK, dotted_items
@@ -87,6 +87,7 @@ class RunSetup:
     # the config of this rank: the compiled one, with the shapes of the environment filled in, and with this rank's part
     # of the sizes that `policy.divide` says are those of all ranks together
     cfg: EasyDict
+    policy_cls: Any  # the class of the policy, without those of `WRAPPER_REGISTRY`
     spec: EnvSpec  # the environment's spaces, as the policy sees them
     model: nn.Module | None  # the model that the user passed in, or None
     # limits of the run: `max_train_iter` in learner iterations, `max_env_step` in env steps of all ranks
@@ -107,7 +108,7 @@ class RunSetup:
 
     def create_policy(self, fields: tuple[str, ...] = FIELDS) -> Policy:
         """Build the policy, see `policy_process`, which seeds and prepares the process first."""
-        built = create_policy(self.cfg.policy, self.model, fields)
+        built: Policy = wrapped(self.policy_cls, self.cfg.policy)(self.cfg.policy, self.model, fields)
         env, discount = self.cfg.env, None
         if env.norm_reward.use_norm:
             discount = env.norm_reward.reward_discount
@@ -263,8 +264,8 @@ def prepare_run(
     check_temporary_directory()
     limits = dict(limits or {})
     builders, counts = _read_env_setting(env_setting)
-    cfg = compile_config(input_cfg, seed=seed, model_given=model is not None, overrides=[*overrides, *counts])
-    policy_cls = POLICY_REGISTRY.find(cfg.policy.type)
+    pair = read_pair(input_cfg)
+    cfg, policy_cls, schema = compile_pair(pair, seed, model is not None, [*overrides, *counts])
     if all_ranks:
         device = "cuda" if cfg.policy.cuda and torch.cuda.is_available() else "cpu"
         check_same_config(cfg, **limits, device=device)
@@ -278,12 +279,12 @@ def prepare_run(
     spec = load_spec(spec_state or {}, cfg.env.act_scale) or check_env(cfg.env, builders[0])
     if builders[0] is None and model is None and play_first_actions(cfg, spec):
         spec = check_env(cfg.env)
-    set_shapes(cfg, spec, model is not None, limits.get("max_env_step"))
-    own = divide(cfg, get_rank(), get_world_size())
+    fit_shapes(cfg, policy_cls, schema, spec, limits.get("max_env_step"))
+    own = divide(cfg, policy_cls.learns_from, get_rank(), get_world_size())
     if builders[0] is not None and cfg.policy.get("divide") and not cfg.policy.collect.get("actors"):
         streams = share(len(builders[0]), get_rank(), get_world_size())
         builders = (builders[0][streams.start : streams.stop], builders[1])
-    setup = RunSetup(own, spec, model, limits, builders, pipeline, whole=cfg)
+    setup = RunSetup(own, policy_cls, spec, model, limits, builders, pipeline, whole=cfg)
     size, limit = setup.first_steps(), limits.get("max_env_step", math.inf)
     if size and size >= limit:
         raise ConfigError(

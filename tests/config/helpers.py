@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gymnasium.spaces import Discrete
+from gymnasium.spaces import Discrete, Space
 
 from ding_lite.utils.key import Key, set_key
 from ding_lite.utils.registry import ConfigError
@@ -48,6 +48,8 @@ class BasePolicy:
         other=dict(),
     )
     learns_from = "replay"
+    action_spaces: tuple[type, ...] = (Space,)
+    multi_agent = unit_actions = False
 
     def default_model(self) -> tuple[str, list[str]]:  # a plain method, as DI-engine writes it
         return "config_test", ["ding_lite.model"]

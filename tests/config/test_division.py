@@ -34,10 +34,11 @@ def test_items_are_dealt_in_order_and_ranks_differ_by_one(ranks: int) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_ranks_together_have_the_sizes_of_the_config(kind: str) -> None:
     """Whatever their number: they differ in environments, and have of everything else what belongs to these."""
-    dataset = POLICY_REGISTRY.find(kind).learns_from == "dataset"
+    source = POLICY_REGISTRY.find(kind).learns_from
+    dataset = source == "dataset"
     for ranks in (1, 2, 4) if dataset else (1, 2, 3, 8):
         cfg = compiled(kind, "policy.learn.batch_size=64" if dataset else "policy.learn.batch_size=65")
-        owns = [divide(cfg, rank, ranks) for rank in range(ranks)]
+        owns = [divide(cfg, source, rank, ranks) for rank in range(ranks)]
         for path in SHARED[:1] if dataset else SHARED:
             if (whole := get_key(cfg, path)) is not None:
                 assert sum(get_key(own, path) for own in owns) == pytest.approx(whole), path
@@ -49,8 +50,9 @@ def test_ranks_together_have_the_sizes_of_the_config(kind: str) -> None:
 @pytest.mark.parametrize(("kind", "shared"), [("dqn", SHARED), ("impala", SHARED), ("ppo", SHARED[:1])])
 def test_actors_keep_their_environments_whatever_the_number_of_ranks(kind: str, shared: tuple[str, ...]) -> None:
     cfg = compiled(kind, "policy.collect.actors=4", "policy.collect.n_sample=64")
+    source = POLICY_REGISTRY.find(kind).learns_from
     for ranks in (1, 2, 4):
-        owns = [divide(cfg, rank, ranks) for rank in range(ranks)]
+        owns = [divide(cfg, source, rank, ranks) for rank in range(ranks)]
         for path in (ENVS, *SHARED):
             if (whole := get_key(cfg, path)) is not None:
                 divided = path in shared and path != ENVS
@@ -76,9 +78,10 @@ def test_actors_keep_their_environments_whatever_the_number_of_ranks(kind: str, 
 def test_sizes_that_ranks_cannot_share_are_refused_on_all_alike(
     kind: str, ranks: int, overrides: list[str], message: str
 ) -> None:
+    source = POLICY_REGISTRY.find(kind).learns_from
     for rank in range(ranks):
         with pytest.raises(ConfigError, match=message):
-            divide(compiled(kind, *overrides), rank, ranks)
+            divide(compiled(kind, *overrides), source, rank, ranks)
 
 
 def test_the_replay_buffer_is_rounded_to_equal_parts() -> None:

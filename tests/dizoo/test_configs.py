@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ding_lite.config import compile_config, read_config, set_shapes
-from ding_lite.config.schema import PIPELINE_OF, config_schema
+from ding_lite.config.schema import PIPELINE_OF, config_schema, find_class
 from ding_lite.config.shapes import divide
 from ding_lite.envs import check_env
 from ding_lite.policy import create_policy
@@ -73,7 +73,8 @@ def test_a_file_whose_policy_another_file_has_copies_that_file() -> None:
 def repeated_defaults(pair: tuple[dict[str, Any], dict[str, Any]], text: str) -> list[str]:
     """Return the keys of a file whose values are the defaults, or which the environment tells."""
     main_config, create_config = pair
-    schema = config_schema({"env": create_config["env"], "policy": create_config["policy"]})
+    user = {"env": create_config["env"], "policy": create_config["policy"]}
+    schema = config_schema(user, find_class("policy", user))
     said = [key for key in schema if key not in SAID and get_key(main_config, key) is not None]
     back = re.findall(r"^\w+_config\.(\S+) = ", text, re.MULTILINE)  # to the default, which a copy changed
     said = [key for key in said if key not in back and get_key(main_config, key) == schema[key].default]
@@ -97,4 +98,7 @@ def test_several_processes_can_share_its_sizes(path: Path) -> None:
     if "to_ddp_config" not in path.read_text():
         return  # its sizes are per process
     cfg = compile_config(read_config(path), overrides=["policy.divide=True"])
-    assert divide(cfg, 1, 2).policy.learn.batch_size == cfg.policy.learn.batch_size / 2
+    assert (
+        divide(cfg, find_class("policy", cfg).learns_from, 1, 2).policy.learn.batch_size
+        == cfg.policy.learn.batch_size / 2
+    )

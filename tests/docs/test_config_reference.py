@@ -3,7 +3,7 @@
 import pytest
 
 from ding_lite.config.config import compile_config
-from ding_lite.config.schema import config_schema
+from ding_lite.config.schema import config_schema, find_class
 from ding_lite.policy import Policy
 from ding_lite.utils.key import SECTION, Key, declared_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -21,7 +21,7 @@ def test_every_key_of_the_schema_is_on_the_page() -> None:
     user = compile_config(ROOT / "dizoo/atari/pong_dqn_ddp_config.py")
     page = reference.PAGE.read_text()
     elsewhere = {"env.manager.type", "policy.import_names", "policy.model", "policy.model.type"}
-    schema = set(config_schema(user)) - elsewhere - {"policy.model.encoder.type"}
+    schema = set(config_schema(user, find_class("policy", user))) - elsewhere - {"policy.model.encoder.type"}
     assert [path for path in sorted(schema) if f"| `{path}` |" not in page] == []
 
 

@@ -180,7 +180,7 @@ def reads_of(name: str) -> set[Read]:
 @functools.cache
 def keys_of(name: str) -> Schema:
     """Return the keys of a policy, of its default model and of everything else in a config."""
-    return config_schema({"policy": {"type": name}})
+    return config_schema({"policy": {"type": name}}, POLICY_REGISTRY.find(name))
 
 
 @pytest.mark.parametrize("name", OURS)
