@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import gymnasium
-import numpy as np
 from easydict import EasyDict
-from gymnasium.vector.utils import create_empty_array
 
 from ding_lite.config import schema as sc
 from ding_lite.envs.wrappers import check_wrappers
@@ -29,7 +25,6 @@ from ding_lite.utils.key import (
 from ding_lite.utils.passwords import check_no_passwords
 from ding_lite.utils.registry import TRACKER_REGISTRY, ConfigError, closest, wrapped
 from ding_lite.utils.schedule import Schedule, Scheduled, find_schedules
-from ding_lite.utils.tree import MASK, tree_leaves
 
 ROUNDED = (  # counts that are rounded up, each to a multiple of the second key
     ("policy.collect.n_sample", "env.collector_env_num"),
@@ -182,38 +177,6 @@ def _check_schedules(policy: EasyDict, policy_cls: Any, schedules: Mapping[str, 
             )
 
 
-def check_memory(cfg: EasyDict, observation_space: gymnasium.Space[Any], max_env_step: int | None = None) -> None:
-    """Check that the buffers and networks of a config fit into the memory of this machine.
-
-    Without this check, the run would fail much later, when the memory is allocated or filled. A replay buffer that does
-    not fit is cut to what a run of `max_env_step` can store, with a note; it then holds the same samples.
-    """
-    obs_bytes = sum(leaf.nbytes for leaf in tree_leaves(create_empty_array(observation_space, 1)))
-    obs_bytes *= cfg.policy.get("unroll_len", 1)
-    each = {"policy.collect.n_sample": obs_bytes}
-    each[f"{sc.BUFFER}.replay_buffer_size"] = obs_bytes // max(cfg.env.frame_stack, 1)
-    needed = {path: (get_key(cfg, path) or 0) * num_bytes for path, num_bytes in each.items()}
-    for key, value in cfg.policy.model.items():
-        if key.endswith("hidden_size_list") and matches(value, list[int]):
-            layers = sum(math.prod(pair) for pair in itertools.pairwise(value))
-        elif key.endswith("hidden_size") and matches(value, int):
-            layers = value**2 * get_key(cfg, f"policy.model.{key.removesuffix('hidden_size')}layer_num", 1)
-        else:
-            continue
-        needed[f"policy.model.{key}"] = layers * 16  # bytes: float32 weights, gradients and Adam's two moments
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    num_envs = cfg.env.collector_env_num
-    for path, num_bytes in needed.items():
-        stored = (max_env_step or 2**62) // cfg.policy.get("unroll_len", 1) + (cfg.policy.collect.get("n_sample") or 0)
-        stored += num_envs - stored % num_envs  # a run ends with a whole collect
-        if total < num_bytes and path.startswith(sc.BUFFER) and stored * each[path] <= total:
-            cfg.notes.append(f"{path}={get_key(cfg, path)} is {stored} here: the run stores no more.")
-            set_key(cfg, path, stored)
-        elif num_bytes > total:
-            what = f"{get_key(cfg, path)} takes {num_bytes / 2**30:.3g} GiB"
-            raise ConfigError(f"{path}={what}, but this machine has {total / 2**30:.3g} GiB: reduce it.")
-
-
 def check_normalization(cfg: EasyDict, policy_cls: Any) -> None:
     """Check that the policy's training loop can normalise what the config wants normalised."""
     norm_obs, norm_reward = cfg.env.norm_obs, cfg.env.norm_reward
@@ -223,26 +186,19 @@ def check_normalization(cfg: EasyDict, policy_cls: Any) -> None:
             f"env.norm_obs.offline_stats.use_offline_stats=True: policy '{cfg.policy.type}' learns without a data set. "
             "Leave it out: the statistics are then those of the observations that are collected."
         )
-    if norm_reward.use_norm and offline:
+    if not norm_reward.use_norm:
+        return
+    if offline:
         raise ConfigError(
             f"env.norm_reward=True: policy '{cfg.policy.type}' learns from a data set, whose rows need not be whole "
             "episodes in order of time. Leave it out, and scale the rewards of the data set instead."
         )
-    if norm_reward.use_norm and norm_reward.reward_discount is None and "discount_factor" not in cfg.policy:
-        raise ConfigError("env.norm_reward.reward_discount: expected a number, as the policy has no discount_factor.")
-    changes = isinstance(cfg.policy.get("discount_factor"), Mapping)
-    if norm_reward.use_norm and norm_reward.reward_discount is None and changes:
-        raise ConfigError(
-            "env.norm_reward.reward_discount: expected a number, as policy.discount_factor is a schedule, and the "
-            "returns that scale the rewards have one discount."
-        )
-
-
-def has_floats(space: gymnasium.Space[Any]) -> bool:
-    """Return whether the observations of a space have something that `env.norm_obs` normalises."""
-    if isinstance(space, gymnasium.spaces.Dict):
-        return any(has_floats(part) for key, part in space.items() if key != MASK)
-    return np.issubdtype(space.dtype, np.floating)
+    discount = cfg.policy.get("discount_factor")
+    if norm_reward.reward_discount is None and (discount is None or isinstance(discount, Mapping)):
+        why = "the policy has no discount_factor"
+        if discount is not None:
+            why = "policy.discount_factor is a schedule, and the returns that scale the rewards have one discount"
+        raise ConfigError(f"env.norm_reward.reward_discount: expected a number, as {why}.")
 
 
 def check_schedule(path: str, key: Key, schedule: Mapping[str, Any]) -> None:

@@ -8,22 +8,24 @@ rows in replay, and a sample is drawn as often on whichever rank it is. Ranks di
 from __future__ import annotations
 
 import copy
+import itertools
 import math
+import os
 from typing import Any
 
 import gymnasium
 import numpy as np
 from easydict import EasyDict
 from gymnasium import spaces
+from gymnasium.vector.utils import create_empty_array
 
 from ding_lite.config import schema as sc
-from ding_lite.config.checks import check_memory, has_floats
 from ding_lite.envs.masks import check_choices, find_mask_space
 from ding_lite.envs.spaces import EnvSpec, count_agents
 from ding_lite.utils.key import describe, get_key, matches, set_key
 from ding_lite.utils.ranks.launch_environment import share
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
-from ding_lite.utils.tree import MASK
+from ding_lite.utils.tree import MASK, tree_leaves
 
 # Values of `action_space` that name a kind of actions, and the spaces that have it. Others say what the model returns.
 KINDS: dict[str, type] = {
@@ -36,7 +38,8 @@ MODEL = "policy.model."  # begins the keys of the model
 FIRST_ACTIONS = "ding_lite.envs.actions:FirstActions"
 ENVS, ACTORS, BATCH = "env.collector_env_num", "policy.collect.actors", "policy.learn.batch_size"
 # Sizes of which each environment has an equal part.
-PARTS = ("policy.collect.n_sample", "policy.collect.n_episode", "policy.other.replay_buffer.replay_buffer_size")
+SIZE = f"{sc.BUFFER}.replay_buffer_size"
+PARTS = ("policy.collect.n_sample", "policy.collect.n_episode", SIZE)
 
 
 def set_shapes(cfg: EasyDict, env_spec: EnvSpec, model_given: bool = False, max_env_step: int | None = None) -> None:
@@ -55,29 +58,31 @@ def fit_shapes(
     """
     model, space, obs_space = cfg.policy.model, env_spec.action_space, env_spec.observation_space
     options = {path.removeprefix(MODEL): key for path, key in schema.items() if path.startswith(MODEL)}
+    agents = count_agents(obs_space, space)
     if policy_cls.multi_agent or cfg.policy.get("multi_agent"):
-        shapes = _agent_shapes(cfg.policy, policy_cls, env_spec, "agent_num" in options)
+        shapes = _agent_shapes(cfg.policy, policy_cls, agents, obs_space, space, "agent_num" in options)
         space = spaces.Discrete(shapes["action_shape"])
     else:
-        _check_single(cfg.policy, env_spec, bool(options))
+        if agents and options:
+            _check_single(cfg.policy, agents, obs_space)
         shapes = {"obs_shape": _obs_shape_of(obs_space), "action_shape": _shape_of(space)}
     kind = "discrete" if policy_cls.multi_agent else _check_actions(cfg.policy.type, policy_cls, space)
     _check_stack(cfg.env.frame_stack, env_spec)
     _fit_range(cfg.policy, policy_cls.unit_actions, "bound_type" in options, space)
-    takes = options.get("obs_shape")
-    if find_mask_space(obs_space) is not None:
-        if takes is not None and matches(shapes["obs_shape"], takes.hint):
-            check_choices(space)
-        else:
-            shapes["obs_shape"] = None  # the model is the user's own, and reads the mask itself
     if model.get("action_space") in (None, *KINDS):
         shapes["action_space"] = kind
         if (model.get("action_space"), kind) == ("discrete", "multi_discrete"):
             model.pop("action_space")  # DI-engine's name for both
+    takes = {key: key in options and matches(shape, options[key].hint) for key, shape in shapes.items()}
+    if find_mask_space(obs_space) is not None:
+        if takes["obs_shape"]:
+            check_choices(space)
+        else:
+            shapes["obs_shape"] = None  # the model is the user's own, and reads the mask itself
     for key, shape in shapes.items():
         given = model.get(key)
         if given is None or _same_shape(given, shape):
-            if shape and key in options and matches(shape, options[key].hint):
+            if shape and takes[key]:
                 model[key] = shape
         elif shape:
             raise ConfigError(
@@ -125,22 +130,21 @@ def _check_required(policy: EasyDict, options: sc.Schema, obs_space: spaces.Spac
         raise ConfigError(f"{MODEL}{key} is not set and does not follow from the environment: expected {expected}.")
 
 
-def _check_single(policy: EasyDict, env_spec: EnvSpec, is_built: bool) -> None:
+def _check_single(policy: EasyDict, agents: int, obs_space: Any) -> None:
     """Raise `ConfigError` if a built-in model of one agent would see what several agents observe."""
     own = policy.model.get("type") or policy.model.get("encoder")
-    number = count_agents(env_spec.observation_space, env_spec.action_space)
-    if number == 0 or own or not is_built or len(env_spec.observation_space["agent_state"].shape) == 1:  # type: ignore[index]
+    if own or len(obs_space["agent_state"].shape) == 1:
         return
     others = [name for name, cls in sorted(POLICY_REGISTRY.items()) if cls.multi_agent]
     advice = "set policy.multi_agent=True" if "multi_agent" in policy else f"use {_listed(others)}"
-    raise ConfigError(f"The environment has {number} agents, but policy '{policy.type}' plays for one: {advice}.")
+    raise ConfigError(f"The environment has {agents} agents, but policy '{policy.type}' plays for one: {advice}.")
 
 
-def _agent_shapes(policy: EasyDict, policy_cls: Any, env_spec: EnvSpec, knows_agents: bool) -> dict[str, Any]:
+def _agent_shapes(
+    policy: EasyDict, policy_cls: Any, number: int, obs: Any, actions: Any, knows_agents: bool
+) -> dict[str, Any]:
     """Return the shapes of one of several agents; a model that does not know of agents sees a row of `AgentRows`."""
-    obs: Any = env_spec.observation_space
-    actions: Any = env_spec.action_space
-    if (number := count_agents(env_spec.observation_space, env_spec.action_space)) == 0:
+    if number == 0:
         remedy = "a policy of one agent" if policy_cls.multi_agent else "leave policy.multi_agent out"
         raise ConfigError(
             f"Policy '{policy.type}' learns for several agents: expected Dict observations with agent_state [M, ...], "
@@ -160,11 +164,10 @@ def _agent_shapes(policy: EasyDict, policy_cls: Any, env_spec: EnvSpec, knows_ag
 
 def _check_state(policy: EasyDict, policy_cls: Any, shape: list[int], number: int) -> None:
     """Raise `ConfigError` if a policy of several agents cannot learn from a global state of this shape."""
-    of_each = getattr(policy_cls, "state_of_each", False) and not policy.model.get("mixer")
-    size = shape[-1:]
-    allowed = [size, [number, *size]] if of_each or policy.get("multi_agent") else [size]
-    is_read = of_each or policy.get("multi_agent") or policy.model.get("mixer") is not False  # VDN does not read it
-    if is_read and shape not in allowed:
+    mixer = policy.model.get("mixer")  # VDN, with mixer=False, does not read the state
+    of_each = policy.get("multi_agent") or (getattr(policy_cls, "state_of_each", False) and not mixer)
+    allowed = [shape[-1:], [number, *shape[-1:]]] if of_each else [shape[-1:]]
+    if (of_each or mixer is not False) and shape not in allowed:
         raise ConfigError(
             f"Policy '{policy.type}' learns from a vector that shows the state of the whole task: expected global_state"
             f" [G]{' or [M, G]' * (len(allowed) - 1)} in the observations, got {shape} for M={number} agents: flatten "
@@ -271,15 +274,13 @@ def _kind_of(space: spaces.Space[Any]) -> str | None:
 
     It is empty for spaces that have no name in the built-in models, and None for those that are not supported.
     """
-    if isinstance(space, spaces.Discrete):
-        return "discrete"
-    if isinstance(space, spaces.Box):
-        return "continuous" if len(space.shape) == 1 else None
+    if isinstance(space, spaces.Box) and len(space.shape) != 1:
+        return None
     if isinstance(space, spaces.Dict):
         kinds = {key: type(part) for key, part in space.items()}
         hybrid = {"action_type": spaces.Discrete, "action_args": spaces.Box}
         return "hybrid" if kinds == hybrid and len(space["action_args"].shape or ()) == 1 else None
-    return "multi_discrete" if isinstance(space, spaces.MultiDiscrete) else ""
+    return next((kind for kind, cls in KINDS.items() if isinstance(space, cls)), "")
 
 
 def _shape_of(space: spaces.Space[Any]) -> Any:
@@ -290,8 +291,8 @@ def _shape_of(space: spaces.Space[Any]) -> Any:
         return {f"{key}_shape": _shape_of(part) for key, part in space.items()}
     if isinstance(space, spaces.MultiDiscrete):
         return space.nvec.tolist()  # a list with one choice too: its actions are arrays, unlike those of Discrete
-    shape = [*(space.shape or ())]
-    return (int(shape[0]) if len(shape) == 1 else [int(n) for n in shape]) or None
+    shape = [int(n) for n in space.shape or ()]
+    return (shape[0] if len(shape) == 1 else shape) or None
 
 
 def _obs_shape_of(space: spaces.Space[Any]) -> Any:
@@ -301,12 +302,52 @@ def _obs_shape_of(space: spaces.Space[Any]) -> Any:
     """
     if not isinstance(space, spaces.Dict):
         return _shape_of(space)
-    nested = (spaces.Box, spaces.Dict)
-    mask = find_mask_space(space)
-    shapes = {key: _obs_shape_of(part) if isinstance(part, nested) else None for key, part in space.items()}
-    if mask is not None:
+    shapes = {
+        key: _obs_shape_of(part) if isinstance(part, spaces.Box | spaces.Dict) else None for key, part in space.items()
+    }
+    if (mask := find_mask_space(space)) is not None:
         shapes[MASK] = _shape_of(mask)
     return None if None in shapes.values() else shapes
+
+
+def check_memory(cfg: EasyDict, obs_space: spaces.Space[Any], max_env_step: int | None = None) -> None:
+    """Check that the buffers and networks of a config fit into the memory of this machine.
+
+    Without this check, the run would fail much later, when the memory is allocated or filled. A replay buffer that does
+    not fit is cut to what a run of `max_env_step` can store, with a note; it then holds the same samples.
+    """
+    unroll_len = cfg.policy.get("unroll_len", 1)
+    obs_bytes = sum(leaf.nbytes for leaf in tree_leaves(create_empty_array(obs_space, 1))) * unroll_len
+    each = {PARTS[0]: obs_bytes, SIZE: obs_bytes // max(cfg.env.frame_stack, 1)}
+    counts = {path: get_key(cfg, path) or 0 for path in each}
+    needed = {path: counts[path] * num_bytes for path, num_bytes in each.items()}
+    model = cfg.policy.model
+    for key, value in model.items():
+        if key.endswith("hidden_size_list") and matches(value, list[int]):
+            layers = sum(math.prod(pair) for pair in itertools.pairwise(value))
+        elif key.endswith("hidden_size") and matches(value, int):
+            layers = value**2 * model.get(f"{key.removesuffix('hidden_size')}layer_num", 1)
+        else:
+            continue
+        needed[f"{MODEL}{key}"] = layers * 16  # bytes: float32 weights, gradients and Adam's two moments
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    stored = (max_env_step or 2**62) // unroll_len + counts[PARTS[0]]
+    stored += cfg.env.collector_env_num - stored % cfg.env.collector_env_num  # a run ends with a whole collect
+    if needed[SIZE] > total and stored * each[SIZE] <= total:
+        cfg.notes.append(f"{SIZE}={counts[SIZE]} is {stored} here: the run stores no more.")
+        cfg.policy.other.replay_buffer.replay_buffer_size = stored
+        del needed[SIZE]
+    for path, num_bytes in needed.items():
+        if num_bytes > total:
+            what = f"{get_key(cfg, path)} takes {num_bytes / 2**30:.3g} GiB"
+            raise ConfigError(f"{path}={what}, but this machine has {total / 2**30:.3g} GiB: reduce it.")
+
+
+def has_floats(space: spaces.Space[Any]) -> bool:
+    """Return whether the observations of a space have something that `env.norm_obs` normalises."""
+    if isinstance(space, spaces.Dict):
+        return any(has_floats(part) for key, part in space.items() if key != MASK)
+    return np.issubdtype(space.dtype, np.floating)
 
 
 def total(cfg: EasyDict, path: str, ranks: int) -> int:
@@ -325,43 +366,45 @@ def divide(cfg: EasyDict, learns_from: str, rank: int, ranks: int) -> EasyDict:
         return cfg
     own = copy.deepcopy(cfg)
     if learns_from == "dataset":
-        own.policy.learn.batch_size = _part(cfg, BATCH, ranks, 1, ranks)
+        own.policy.learn.batch_size = _part(BATCH, cfg.policy.learn.batch_size, ranks, 1, ranks)
         return own
-    actors, num_envs = cfg.policy.collect.get("actors", 0), cfg.env.collector_env_num
+    actors, num_envs, batch_size = (
+        cfg.policy.collect.get("actors", 0),
+        cfg.env.collector_env_num,
+        own.policy.learn.batch_size,
+    )
+    sizes = {path: size for path in PARTS if (size := get_key(cfg, path)) is not None}
     number = actors or num_envs
     shares = [share(number, each, ranks) for each in range(ranks)]
     _check_enough(ACTORS if actors else ENVS, number, [len(each) for each in shares])
     if not actors:
         own.env.collector_env_num = len(shares[rank])
-        for path in PARTS:
-            if get_key(cfg, path) is not None:
-                parts = [_part(cfg, path, num_envs, len(each), ranks) for each in shares]  # all of them: all ranks fail
-                set_key(own, path, parts[rank])
+        for path, size in sizes.items():
+            parts = [_part(path, size, num_envs, len(each), ranks) for each in shares]  # all of them: all ranks fail
+            set_key(own, path, parts[rank])
     elif learns_from == "replay":  # a collect is a rollout of one actor of each rank
         unit = num_envs // math.gcd(num_envs, cfg.policy.get("unroll_len", 1))  # samples when all have taken a step
-        own.policy.collect.n_sample = own.policy.collect.n_sample or num_envs
-        own.policy.collect.n_sample = unit * _part(own, "policy.collect.n_sample", unit * ranks, 1, ranks)
+        n_sample = cfg.policy.collect.n_sample or num_envs
+        own.policy.collect.n_sample = unit * _part(PARTS[0], n_sample, unit * ranks, 1, ranks)
         own.policy.other.replay_buffer.replay_buffer_size //= ranks
-    size = cfg.policy.learn.batch_size
     if learns_from == "collect":
-        own.policy.learn.batch_size = size / ranks
+        own.policy.learn.batch_size = batch_size / ranks
         return own
-    batches = [size * each.stop // number - size * each.start // number for each in shares]
-    _check_enough(BATCH, size, batches)
+    batches = [batch_size * each.stop // number - batch_size * each.start // number for each in shares]
+    _check_enough(BATCH, batch_size, batches)
     own.policy.learn.batch_size = batches[rank]
     return own
 
 
-def _part(cfg: EasyDict, path: str, parts: int, number: int, ranks: int) -> int:
+def _part(path: str, value: int, parts: int, number: int, ranks: int) -> int:
     """Return the share of one rank in a size, `number` of equal `parts`."""
-    value = get_key(cfg, path)
     if value * number % parts:
         below, above = value // parts * parts, -(-value // parts) * parts
         raise ConfigError(
             f"{path}={value} is shared by {ranks} ranks (policy.divide): expected a multiple of {parts}, such as "
             f"{f'{below} or ' if below else ''}{above}."
         )
-    return int(value * number // parts)
+    return value * number // parts
 
 
 def _check_enough(path: str, value: int, shares: list[int]) -> None:
