@@ -350,11 +350,6 @@ def has_floats(space: spaces.Space[Any]) -> bool:
     return np.issubdtype(space.dtype, np.floating)
 
 
-def total(cfg: EasyDict, path: str, ranks: int) -> int:
-    """Return a size of all ranks together, of a compiled config that is not divided yet; 0 if it has none."""
-    return (get_key(cfg, path) or 0) * (1 if cfg.policy.get("divide") else ranks)
-
-
 def divide(cfg: EasyDict, learns_from: str, rank: int, ranks: int) -> EasyDict:
     """Return the config of one rank: without `policy.divide` the compiled config itself, else a copy with its sizes.
 

@@ -1,8 +1,7 @@
 """Turns a user's config pair into a `RunSetup`, which builds the parts of a run, and prepares the process for it.
 
 The steps are: read the file, compile the config, compare it across ranks, check it against the environment, and build
-the policy, the collector, the evaluator and the replay buffer. A model or policy of the user's own acts once, which
-shows whether it fits.
+the parts. A model or policy of the user's own acts once, which shows whether it fits.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from gymnasium.vector.utils import batch_space
 from torch import Tensor, nn
 
 from ding_lite.config.config import compile_pair, read_pair
-from ding_lite.config.shapes import divide, fit_shapes, play_first_actions, total
+from ding_lite.config.shapes import divide, fit_shapes, play_first_actions
 from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.envs.spaces import load_spec
@@ -43,6 +42,7 @@ from ding_lite.torch_utils.gradient import create_graphs, uses_graphs
 from ding_lite.torch_utils.networks import is_small
 from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils.disk import check_temporary_directory
+from ding_lite.utils.key import get_key
 from ding_lite.utils.passwords import fill_in
 from ding_lite.utils.ranks.collectives import all_gather_object, get_local_world_size, get_rank, get_world_size
 from ding_lite.utils.ranks.launch_environment import LOCAL_RANK, share, usable_cores
@@ -82,25 +82,32 @@ class RunSetup:
     """A checked config, and methods that build the parts of a run from it.
 
     All checks that need no data have passed, and no environment, policy or process has been started.
+
+    Attributes:
+        cfg: the config of this rank: the compiled one, with the shapes of the environment, and with this rank's part of
+            the sizes that `policy.divide` says are those of all ranks together.
+        policy_cls: the class of the policy, without those of `WRAPPER_REGISTRY`.
+        spec: the environment's spaces, as the policy sees them.
+        model: the model that the user passed in, or None.
+        limits: `max_train_iter` in learner iterations, `max_env_step` in env steps of all ranks.
+        builders: the functions that build each of the collector's and of the evaluator's environments; None: `cfg.env`
+            says what to build.
+        pipeline: name of the function in `ding_lite.entry` that runs this setup.
+        whole: the config before the division, which is the same on all ranks; a run saves it.
     """
 
-    # the config of this rank: the compiled one, with the shapes of the environment filled in, and with this rank's part
-    # of the sizes that `policy.divide` says are those of all ranks together
     cfg: EasyDict
-    policy_cls: Any  # the class of the policy, without those of `WRAPPER_REGISTRY`
-    spec: EnvSpec  # the environment's spaces, as the policy sees them
-    model: nn.Module | None  # the model that the user passed in, or None
-    # limits of the run: `max_train_iter` in learner iterations, `max_env_step` in env steps of all ranks
+    policy_cls: Any
+    spec: EnvSpec
+    model: nn.Module | None
     limits: dict[str, int]
-    # the functions that build each of the collector's and of the evaluator's environments; None: `cfg.env` says what to
-    # build
     builders: tuple[Any, Any]
-    pipeline: str  # name of the function in `ding_lite.entry` that runs this setup
-    whole: EasyDict  # the config before the division, which is the same on all ranks; a run saves it
+    pipeline: str
+    whole: EasyDict
 
     def total(self, path: str) -> int:
-        """Return a size in the config of all ranks together."""
-        return total(self.whole, path, get_world_size())
+        """Return a size in the config of all ranks together; 0 if it has none."""
+        return (get_key(self.whole, path) or 0) * (1 if self.whole.policy.get("divide") else get_world_size())
 
     def first_steps(self) -> int:
         """Return the env steps of all ranks together that are played before learning starts."""
@@ -127,11 +134,10 @@ class RunSetup:
         """
         if "reward_model" not in self.cfg:
             return None
-        cfg, state = self.cfg, random_state()
+        cfg, spec, state = self.cfg, self.spec, random_state()
         set_seed(derive_seeds(cfg.seed, get_rank(), "reward_model", n=1)[0])
-        reward_model_cls = REWARD_MODEL_REGISTRY.find(cfg.reward_model.type)
-        spaces = (self.spec.observation_space, self.spec.action_space)
-        model = reward_model_cls(cfg.reward_model, cfg.policy, *spaces, policy.device)
+        reward_model_cls: Any = REWARD_MODEL_REGISTRY.find(cfg.reward_model.type)
+        model = reward_model_cls(cfg.reward_model, cfg.policy, spec.observation_space, spec.action_space, policy.device)
         set_random_state(state)
         return model
 
@@ -166,12 +172,12 @@ class RunSetup:
         collect, env = self.cfg.policy.collect, self.create_collect_env(stack)
         seeds = derive_seeds(self.cfg.seed, rank, "collect", n=env.num_envs)
         if "n_episode" in collect:
-            most = self.limits.get("max_env_step", math.inf)
-            end = time.monotonic() + (self.cfg.max_seconds or math.inf)
-            ends: dict[str, Any] = {"is_over": lambda envstep: envstep >= most or time.monotonic() >= end}
             from ding_lite.worker.episode_collector import EpisodeCollector  # noqa: PLC0415
 
-            return EpisodeCollector(env, player, collect.n_episode, seeds, interrupt, **ends)
+            most = self.limits.get("max_env_step", math.inf)
+            end = time.monotonic() + (self.cfg.max_seconds or math.inf)
+            is_over = lambda envstep: envstep >= most or time.monotonic() >= end  # noqa: E731
+            return EpisodeCollector(env, player, collect.n_episode, seeds, interrupt, is_over=is_over)
         n_sample = (collect.n_sample or env.num_envs) * self.cfg.policy.get("unroll_len", 1)
         return SampleCollector(env, player, n_sample, seeds, interrupt)
 
@@ -337,18 +343,15 @@ def check_same_config(cfg: Mapping[str, Any], **limits: Any) -> None:
     if len(set(all_gather_object(digest))) == 1:
         return
     configs = all_gather_object(values)
-    keys = set().union(*configs)
-    differing = [key for key in keys if len({config.get(key) for config in configs}) > 1]
-    one_sided = {key for key in differing if not all(key in config for config in configs)}
+    held = {key: [config.get(key, UNSET) for config in configs] for key in set().union(*configs)}
+    differing = [key for key, texts in held.items() if len(set(texts)) > 1]
     # Keys that explain other differences come first.
-    differing.sort(key=lambda key: (key in one_sided, not key.endswith(".type"), key.count("."), key))
-    texts = [
-        f"{key} is {describe_values([_shorten(config.get(key, UNSET)) for config in configs])}" for key in differing
-    ]
-    more = f"; {len(texts) - SHOWN_KEYS} more" if len(texts) > SHOWN_KEYS else ""
+    differing.sort(key=lambda key: (UNSET in held[key], not key.endswith(".type"), key.count("."), key))
+    texts = [f"{key} is {describe_values([_shorten(text) for text in held[key]])}" for key in differing[:SHOWN_KEYS]]
+    more = f"; {len(differing) - SHOWN_KEYS} more" if len(differing) > SHOWN_KEYS else ""
     raise UserError(
-        f"Ranks disagree on the config: {'; '.join(texts[:SHOWN_KEYS])}{more}. Start every rank with the same config "
-        "file and options."
+        f"Ranks disagree on the config: {'; '.join(texts)}{more}. Start every rank with the same config file and "
+        "options."
     )
 
 
@@ -424,31 +427,22 @@ def check_model(policy: Policy, spec: EnvSpec, fields: tuple[str, ...]) -> None:
     obs = space.sample()
     if isinstance(obs, dict) and MASK in obs:
         obs[MASK] = np.ones_like(obs[MASK])
-    if "eval" in fields:
-        _try(policy, lambda batch: policy.act(batch, explore=False), obs, spec)
-        policy.reset(explore=False)
-    if "collect" in fields:
-        kwargs = policy._begin_collect(0)  # `begin_collect` would count a collect
-        _try(policy, lambda batch: policy.act(batch, **kwargs), obs, spec)
-        policy.reset()
+    for explore in [field == "collect" for field in ("eval", "collect") if field in fields]:
+        kwargs = policy._begin_collect(0) if explore else {}  # `begin_collect` would count a collect
+        seen: list[Any] = []
+        hook = policy.model.register_forward_hook(lambda _, __, output, seen=seen: seen.append(output))
+        try:
+            problem = _find_problem(policy.act(obs, explore, **kwargs), spec)
+        except (TypeError, KeyError, IndexError, AttributeError, ValueError, RuntimeError) as error:
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            problem = reason + (f" after it returned {_describe(seen[-1])}" if seen else "")
+        finally:
+            hook.remove()
+        if problem:
+            name, kind, expected = type(policy.model).__name__, policy.current_config.type, _expected(policy)
+            raise ConfigError(f"Model '{name}' does not fit policy '{kind}': {problem}.{expected}")
+        policy.reset(explore=explore)
     set_random_state(state)
-
-
-def _try(policy: Policy, act: Callable[[Any], dict[str, Any]], obs: Any, spec: EnvSpec) -> None:
-    """Act, and check what is returned."""
-    seen: list[Any] = []
-    hook = policy.model.register_forward_hook(lambda _, __, output: seen.append(output))
-    try:
-        output = act(obs)
-        problem = _find_problem(output, spec)
-    except (TypeError, KeyError, IndexError, AttributeError, ValueError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
-        problem = f"{type(error).__name__}: {reason}" + (f" after it returned {_describe(seen[-1])}" if seen else "")
-    finally:
-        hook.remove()
-    if problem:
-        name, expected = type(policy.model).__name__, _expected(policy)
-        raise ConfigError(f"Model '{name}' does not fit policy '{policy.current_config.type}': {problem}.{expected}")
 
 
 def _find_problem(output: Any, spec: EnvSpec) -> str:
@@ -470,13 +464,9 @@ def _find_problem(output: Any, spec: EnvSpec) -> str:
 
 def _describe(value: Any) -> str:
     """Return types and shapes in one line, such as 'a dict of logit [2, 3]'."""
-    if isinstance(value, dict):
-        return f"a dict of {', '.join(f'{key} {_shape(each)}' for key, each in value.items())}"
-    return f"a {type(value).__name__} {_shape(value)}".rstrip()
-
-
-def _shape(value: Any) -> str:
-    return str(list(value.shape)) if hasattr(value, "shape") else ""
+    parts = value if isinstance(value, dict) else {f"a {type(value).__name__}": value}
+    texts = [f"{key} {list(part.shape) if hasattr(part, 'shape') else ''}".rstrip() for key, part in parts.items()]
+    return ("a dict of " if parts is value else "") + ", ".join(texts)
 
 
 def _expected(policy: Policy) -> str:
