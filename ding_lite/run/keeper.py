@@ -37,6 +37,7 @@ from ding_lite.utils.seed import random_state, set_random_state
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import ReplayBuffer
 
+LOCAL = ("collector", "learner", "reward_model")  # parts that have a state of each rank
 LONG_TRAINED = 10**10  # env steps, if a policy is given without them: it explores as at the end of its training
 
 
@@ -53,8 +54,8 @@ class RunKeeper(AbstractContextManager[Any]):
     """
 
     def __init__(self, setup: RunSetup, policy: Policy, axis: str) -> None:
-        self._policy, self._spec_state = policy, spec_state(setup.spec)
-        self._setup, self._hook = setup, setup.cfg.policy.learn.learner.hook
+        self._policy, self._setup, self._hook = policy, setup, setup.cfg.policy.learn.learner.hook
+        self._whole = setup.whole.policy
         self._changes: list[str] = []  # values that were changed since the run began
         self.saved_iter = -1
         self._saved: tuple[int, ...] = ()  # counts of the newest checkpoint, see `_moment`; empty: none
@@ -75,10 +76,9 @@ class RunKeeper(AbstractContextManager[Any]):
             self._store.fix_directory()
             self._loaded = newest or self._loaded
             if get_rank() == 0:
-                self._save_config(setup, begins=newest is None)
-                device = policy.device
-                name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-                record_origin(self._exp_dir, device=name, processes=get_world_size())
+                self._save_config(begins=newest is None)
+                device = torch.cuda.get_device_name(policy.device) if policy.device.type == "cuda" else "cpu"
+                record_origin(self._exp_dir, device=device, processes=get_world_size())
             self.guard = stack.enter_context(InterruptGuard(get_rank()))
             self._stack = stack.pop_all()
 
@@ -90,9 +90,9 @@ class RunKeeper(AbstractContextManager[Any]):
         moved = os.path.abspath(self._exp_dir) != self._root
         return os.path.join(self._root if moved else self._exp_dir, *parts)
 
-    def _save_config(self, setup: RunSetup, begins: bool) -> None:
+    def _save_config(self, begins: bool) -> None:
         """Write the config of a new run; for a resumed one, remember what it changes."""
-        path = self._path("total_config.py")
+        path, setup = self._path("total_config.py"), self._setup
         if begins:
             with explaining(f"Cannot write into '{self._exp_dir}'", "make room, or change exp_name"):
                 save_config(setup.whole, path, setup.pipeline, **setup.limits)
@@ -105,13 +105,11 @@ class RunKeeper(AbstractContextManager[Any]):
     def _load_given(self) -> Loaded | None:
         """Load the model of `load_ckpt_before_run`; return the checkpoint if the run continues from it."""
         path = self._hook.load_ckpt_before_run
-        if path and self._resumes:
-            loaded = load_file(path, allow_lost=self._allow_lost, needs=self._find_parts)
-            load_policy(self._policy, loaded.state, path, with_optimizer=True)
-            return loaded
-        if path:
-            load_policy(self._policy, load_checkpoint(path), path)
-        return None
+        if not path:
+            return None
+        loaded = load_file(path, allow_lost=self._allow_lost, needs=self._find_parts) if self._resumes else None
+        load_policy(self._policy, loaded.state if loaded else load_checkpoint(path), path, with_optimizer=self._resumes)
+        return loaded
 
     def _load_newest(self) -> Loaded | None:
         """Load the directory's newest valid checkpoint into the policy and return it; None: start anew."""
@@ -171,8 +169,7 @@ class RunKeeper(AbstractContextManager[Any]):
 
     def _num_streams(self) -> int:
         """Return the number of this run's actors or, if there are none, of its collecting environments."""
-        actors: int = self._setup.whole.policy.collect.get("actors", 0)
-        return actors or self._setup.total("env.collector_env_num")
+        return self._whole.collect.get("actors", 0) or self._setup.total("env.collector_env_num")
 
     def _own_state(self, loaded: Loaded) -> dict[str, Any] | None:
         """Return this rank's state, dealt anew if another number of ranks saved the checkpoint; None: it has none."""
@@ -180,7 +177,7 @@ class RunKeeper(AbstractContextManager[Any]):
             return None
         from ding_lite.worker.dealing import check_streams, count_streams, deal, find_streams  # noqa: PLC0415
 
-        before, now, whole = len(loaded.of_ranks), get_world_size(), self._setup.whole
+        before, now = len(loaded.of_ranks), get_world_size()
         states = dict(enumerate(loaded.of_ranks)) if loaded.of_ranks else {get_rank(): loaded.local_state}
         counts: dict[int, int] = {}
         for each in all_gather_object({part: count_streams(state) for part, state in states.items() if state}):
@@ -189,13 +186,13 @@ class RunKeeper(AbstractContextManager[Any]):
         if not loaded.of_ranks:
             return loaded.local_state
         rows = None if self._replay is None else self._replay.ring.num_rows
-        number, size = self._num_streams(), whole.policy.learn.batch_size
+        number, size = self._num_streams(), self._whole.learn.batch_size
         check_streams(counts, before, number, now)
-        dealt = deal(loaded.of_ranks, loaded.lost, get_rank(), now, number, rows, whole.seed, loaded.name)
+        dealt = deal(loaded.of_ranks, loaded.lost, get_rank(), now, number, rows, self._setup.cfg.seed, loaded.name)
         streams = find_streams(before, loaded.lost, number) if any(counts.values()) else []
-        name = "actors" if whole.policy.collect.get("actors") else "environments"
+        name = "actors" if self._whole.collect.get("actors") else "environments"
         what = f"a step of all learns from {now * size} samples instead of {before * size}"
-        if whole.policy.get("divide"):
+        if self._whole.get("divide"):
             what = f"they share {f'{number} {name} and ' * bool(streams)}batches of {size}"
         if now != before:
             self.reporter.info(f"{now} rank(s) continue a run of {before}: {what}.")
@@ -212,7 +209,7 @@ class RunKeeper(AbstractContextManager[Any]):
 
         `saved` is the state of one of its collectors, and `counts` are the streams of all ranks that are not lost.
         """
-        wanted, num_envs = self._setup.whole.policy.collect.get("actors", 0), self._setup.cfg.env.collector_env_num
+        wanted, num_envs = self._whole.collect.get("actors", 0), self._setup.cfg.env.collector_env_num
         number = sum(counts.values()) if "actors" in saved else 0
         if number != wanted and not (lost and 0 < number < wanted):
             raise CheckpointError(
@@ -227,10 +224,7 @@ class RunKeeper(AbstractContextManager[Any]):
     def _resume_rank(self, state: dict[str, Any]) -> None:
         """Restore this rank's state, except the replay buffer's."""
         self._policy.load_local_state_dict(state["collect_mode"])
-        self._parts["learner"].load_local_state_dict(state["learner"])
-        if "reward_model" in self._parts:
-            self._parts["reward_model"].load_local_state_dict(state["reward_model"])
-        lost = self._parts["collector"].load_local_state_dict(state["collector"])
+        lost, *_ = [self._parts[name].load_local_state_dict(state[name]) for name in LOCAL if name in self._parts]
         if broken := [number for number in lost if number not in state.get("lost", ())]:
             self.reporter.warning(
                 f"Environments {broken} are not deterministic or cannot be restored: they start new episodes, and the "
@@ -245,17 +239,14 @@ class RunKeeper(AbstractContextManager[Any]):
 
     def _state_dict(self) -> dict[str, Any]:
         """Return the state that is the same on all ranks."""
+        own = {"policy": self._policy.state_dict(), "record": self.reporter.state_dict()}
         parts = {name: part.state_dict() for name, part in self._parts.items()}
-        whole = {"policy": self._policy.state_dict(), "record": self.reporter.state_dict()}
-        return {**whole, "env_spec": self._spec_state, **parts}
+        return {**own, "env_spec": spec_state(self._setup.spec), **parts}
 
     def _local_state_dict(self) -> dict[str, Any]:
         """Return this rank's state; its large tensors are not copies."""
-        state = {"random": random_state(), "collector": self._parts["collector"].local_state_dict()}
-        state["collect_mode"] = self._policy.local_state_dict()
-        state["learner"] = self._parts["learner"].local_state_dict()
-        if "reward_model" in self._parts:
-            state["reward_model"] = self._parts["reward_model"].local_state_dict()
+        state = {"random": random_state(), "collect_mode": self._policy.local_state_dict()}
+        state |= {name: self._parts[name].local_state_dict() for name in LOCAL if name in self._parts}
         if self._replay is not None and self._hook.save_replay_buffer:
             state["replay"] = self._replay.state_dict()
         return state
@@ -272,10 +263,10 @@ class RunKeeper(AbstractContextManager[Any]):
         if moment == self._saved:
             return True
         heartbeat("save")
-        self.saved_iter = self._parts["learner"].train_iter
-        local_state = self._local_state_dict()
-        keep_parts = "replay" not in local_state
-        reason = self._store.save(self.saved_iter, self._state_dict(), local_state, keep_parts)
+        self.saved_iter, local_state = self._parts["learner"].train_iter, self._local_state_dict()
+        reason = self._store.save(
+            self.saved_iter, self._state_dict(), local_state, keep_parts="replay" not in local_state
+        )
         self._saved = () if reason else moment
         return self._report(reason, "ckpt_last.pth.tar")
 
@@ -348,17 +339,17 @@ def trained_env_steps(state: dict[str, Any]) -> int:
 
 def _check_statistics(policy: Policy, state: dict[str, Any], name: str) -> None:
     """Check that a policy and a checkpoint both normalise observations, or neither does."""
-    wanted = policy.normalizer.obs is not None
     found = "obs.mean" in state.get("normalizer", {})
-    if wanted and not found:
+    if found == (policy.normalizer.obs is not None):
+        return
+    if not found:
         raise CheckpointError(
             f"Checkpoint '{name}' has no statistics of observations, which env.norm_obs=True needs: its policy learned "
             "from unchanged observations. Set env.norm_obs=False."
         )
-    if found and not wanted:
-        raise CheckpointError(
-            f"The policy of checkpoint '{name}' learned from normalised observations: set env.norm_obs=True."
-        )
+    raise CheckpointError(
+        f"The policy of checkpoint '{name}' learned from normalised observations: set env.norm_obs=True."
+    )
 
 
 @contextmanager
