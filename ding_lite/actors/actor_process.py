@@ -104,7 +104,7 @@ def pack(setup: RunSetup, cloudpickle: Any) -> bytes:
     cfg.policy.cuda = cfg.policy.multi_gpu = False
     builder = None if cfg.env.manager.type in ENGINES else find_builder(cfg.env, setup.builders[0])
     builders = setup.builders[0] or (builder and [builder] * cfg.env.collector_env_num)
-    named = {kind: registry.imported() for kind, registry in REGISTRIES.items()}
+    named = {kind: registry.data for kind, registry in REGISTRIES.items()}
     own = [name for name in sys.modules if name.startswith(CONFIG_MODULE)]  # cannot be imported elsewhere
     classes = {
         kind: {name: cls for name, cls in group.items() if cls.__module__ in ("__main__", *own)}

@@ -244,7 +244,7 @@ def _check_keys(
 
 def _unread_notes(cfg: EasyDict) -> Iterator[str]:
     for part, registry in sc.PARTS.items():
-        cls: type = registry.imported().get(cfg.get(part, {}).get("type"), object)
+        cls: type = registry.data.get(cfg.get(part, {}).get("type"), object)
         for path in unread_keys(cls):
             if part == "env" and path in ENV_KEYS:
                 continue  # a key of every environment, for which the class has another default

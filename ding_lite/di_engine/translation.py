@@ -204,7 +204,7 @@ def create_from(classes: Sequence[Any]) -> dict[str, Any] | None:
     The policy's class must be registered. Others, such as those of environment managers and workers, have no
     counterpart.
     """
-    names = [name for cls in classes for name, policy in POLICY_REGISTRY.imported().items() if policy is cls]
+    names = [name for cls in classes for name, policy in POLICY_REGISTRY.data.items() if policy is cls]
     if classes and not names:
         raise ConfigError(f"compile_config: expected a registered policy class among the classes, got {show(classes)}.")
     return {"policy": {"type": names[0]}} if classes else None

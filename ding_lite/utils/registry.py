@@ -9,7 +9,8 @@ import importlib.util
 import re
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections import UserDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -48,18 +49,19 @@ class ConfigError(UserError, ValueError):
 def closest(name: str, known: Iterable[str]) -> str:
     """Return ` Did you mean 'x'?` for the known name that is most similar to `name`; empty if none is similar.
 
-    Upper and lower case are alike. Of names that begin alike, the first is meant: `eval/retrn` is `eval/return_mean`.
+    A name may be misspelt, or be the beginning of another one. Upper and lower case are alike. Of names that begin
+    alike, the first is meant: `eval/retrn` is `eval/return_mean`.
     """
-    best = max(known, key=lambda other: (likeness(name, other), other[:1] == name[:1]), default="")
-    return f" Did you mean '{best}'?" if best and likeness(name, best) >= ENOUGH else ""
+    short = name[:100].lower()  # a long name would take seconds
 
+    def likeness(other: str) -> float:
+        own, begins = other.lower(), 0.0
+        if len(short) >= SHORTEST_BEGINNING:
+            begins = difflib.SequenceMatcher(None, own[: len(short)], short).ratio()
+        return max(difflib.SequenceMatcher(None, own, short).ratio(), 0.95 * begins)
 
-def likeness(name: str, other: str) -> float:
-    """Return how similar a name is to another one, or to its beginning, from 0 to 1."""
-    name, other = name[:100].lower(), other.lower()  # a long name would take seconds
-    ratio = difflib.SequenceMatcher(None, other, name).ratio()
-    begins = difflib.SequenceMatcher(None, other[: len(name)], name).ratio() if len(name) >= SHORTEST_BEGINNING else 0.0
-    return max(ratio, 0.95 * begins)
+    best = max(known, key=lambda other: (likeness(other), other[:1] == name[:1]), default="")
+    return f" Did you mean '{best}'?" if best and likeness(best) >= ENOUGH else ""
 
 
 def load_extra(module: str, extra: str, what: str = "This") -> Any:
@@ -103,11 +105,11 @@ def registered_names() -> Mapping[str, Mapping[str, str]]:
     return modules
 
 
-class Registry(MutableMapping[str, type[Any]]):
+class Registry(UserDict[str, type[Any]]):
     """Maps names, which the `type` keys of a config use, to classes.
 
     The classes of this package need no import and no entry in any list. Their names are read from the text of its
-    files, and a file is imported when one of its names is looked up.
+    files, and a file is imported when one of its names is looked up. `data` has the classes that are imported.
 
     Args:
         kind: what the classes are, for messages.
@@ -122,37 +124,26 @@ class Registry(MutableMapping[str, type[Any]]):
     """
 
     def __init__(self, kind: str, import_key: str = "", variable: str = "") -> None:
+        super().__init__()
         self.kind, self.import_key, self._variable = kind, import_key, variable
-        self._classes: dict[str, type[Any]] = {}
 
     @property
     def _modules(self) -> Mapping[str, str]:
         """The modules that register the names of this package."""
         return registered_names().get(self._variable, {})
 
-    def __getitem__(self, name: str) -> type[Any]:
-        if name not in self._classes:
-            importlib.import_module(self._modules[name])
-        return self._classes[name]
-
-    def __setitem__(self, name: str, cls: type[Any]) -> None:
-        self._classes[name] = cls
-
-    def __delitem__(self, name: str) -> None:
-        del self._classes[name]
+    def __missing__(self, name: str) -> type[Any]:
+        importlib.import_module(self._modules[name])
+        return self.data[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._classes or name in self._modules
+        return name in self.data or name in self._modules
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys([*self._modules, *self._classes]))
+        return iter(dict.fromkeys([*self._modules, *self.data]))
 
     def __len__(self) -> int:
-        return len(self._modules.keys() | self._classes)
-
-    def imported(self) -> Mapping[str, type[Any]]:
-        """Return the classes that are registered without a further import, by their names."""
-        return self._classes
+        return len(self._modules.keys() | self.data)
 
     def register(self, name: str) -> Callable[[C], C]:
         """Return a class decorator that registers the class under a name.
@@ -163,7 +154,7 @@ class Registry(MutableMapping[str, type[Any]]):
 
         def add(cls: C) -> C:
             own = self._modules.get(name) == cls.__module__
-            taken = self._classes.get(name) if own else self.get(name)
+            taken = self.data.get(name) if own else self.get(name)
             if taken is not None and not _same_definition(taken, cls):
                 raise ConfigError(
                     f"{self.kind} '{name}' is the name of {taken.__module__}.{taken.__name__}: choose another one for "

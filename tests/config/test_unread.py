@@ -47,7 +47,7 @@ def test_a_key_that_no_code_names_is_a_note(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "own_keys.py").write_text(OWN)
     (tmp_path / "helper_of_own.py").write_text("def use(cfg):\n    return cfg.learn.elsewhere\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(POLICY_REGISTRY, "_classes", dict(POLICY_REGISTRY._classes))
+    monkeypatch.setattr(POLICY_REGISTRY, "data", dict(POLICY_REGISTRY.data))
     create: dict[str, Any] = dict(env=dict(env_id="CartPole-v1"), policy=dict(type="own_keys"))
     create["policy"]["import_names"] = ["own_keys"]
     cfg = compile_config(({}, create), model_given=True)

@@ -86,7 +86,7 @@ def test_an_example_trains_on_two_processes_to_equal_models(title: str, whole: b
 def test_the_first_loss_is_a_function_of_its_batch_with_noisy_layers_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(POLICY_REGISTRY, "_classes", dict(POLICY_REGISTRY._classes))
+    monkeypatch.setattr(POLICY_REGISTRY, "data", dict(POLICY_REGISTRY.data))
     write_files(PAGE, tmp_path, SECTIONS["Another loss for DQN"])
     policy = run_path(str(tmp_path / "huber_dqn.py"))["HuberDQNPolicy"](make_cfg("noisy_net=True", kind="huber_dqn"))
     batch = policy._ready(make_batch(8))
