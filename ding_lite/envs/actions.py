@@ -9,6 +9,7 @@ import copy
 from typing import Any
 
 import gymnasium
+import gymnasium.wrappers
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
@@ -34,7 +35,7 @@ class ActionUnits:
         parts: the units of each part of a Dict; empty for other spaces.
         centre: the environment's numbers for 0; None for a Dict and for spaces that are not converted.
         half_width: for a Box, how far the numbers for -1 and 1 are from the centre; else None.
-        low, high: the smallest and the largest numbers of the environment, see `bounds_of`; for a Box as floats.
+        low, high: the bounds of the environment, see `bounds_of`; for a Box as floats.
         whole: whether the environment's numbers are integers or bools.
         same: whether an action is the same array in both units.
     """
@@ -105,12 +106,7 @@ class ActionUnits:
 
 
 def scale(action: Any, units: Any) -> Any:
-    """Return the numbers of a Box for a policy's actions `[N, ...]`.
-
-    Args:
-        action: an array, or a tensor.
-        units: the `ActionUnits`, or an object with its attributes as tensors.
-    """
+    """Return the numbers of a Box for a policy's actions `[N, ...]`: tensors, if those of `units` are."""
     scaled = (action * units.half_width + units.centre).clip(units.low, units.high)
     return scaled.round() if units.whole else scaled
 
@@ -125,23 +121,15 @@ def bounds_of(space: Box | Discrete | MultiDiscrete | MultiBinary) -> tuple[np.n
     return low, low + np.asarray(space.n if isinstance(space, Discrete) else space.nvec, np.int64) - 1
 
 
-class BoundActions(gymnasium.ActionWrapper):
+class BoundActions(gymnasium.wrappers.TransformAction):
     """Declares finite bounds for continuous actions where the environment has none; the actions do not change.
 
-    In a config: `env.wrappers=[dict(name="ding_lite.envs.actions:BoundActions", low=-2.0, high=2.0)]`.
-
-    Args:
-        env: the environment.
-        low: the smallest action, a number or one for each dimension.
-        high: the largest action.
+    In a config: `env.wrappers=[dict(name="ding_lite.envs.actions:BoundActions", low=-2.0, high=2.0)]`; `low` and `high`
+    are numbers, or lists of one for each dimension.
     """
 
     def __init__(self, env: gymnasium.Env, low: Any, high: Any) -> None:
-        super().__init__(env)
-        self.action_space = _bounded(env.action_space, low, high)
-
-    def action(self, action: Any) -> Any:
-        return action
+        super().__init__(env, lambda action: action, _bounded(env.action_space, low, high))
 
 
 def _bounded(space: gymnasium.Space[Any], low: Any, high: Any) -> gymnasium.Space[Any]:
@@ -154,33 +142,18 @@ def _bounded(space: gymnasium.Space[Any], low: Any, high: Any) -> gymnasium.Spac
     return Box(least.astype(dtype), most.astype(dtype), dtype=dtype.type)
 
 
-class FirstActions(gymnasium.ActionWrapper):
-    """Leaves only the first actions of a `Discrete` space.
-
-    Args:
-        env: the environment.
-        number: how many there are then.
-    """
+class FirstActions(gymnasium.wrappers.TransformAction):
+    """Leaves only the first `number` actions of a `Discrete` space."""
 
     def __init__(self, env: gymnasium.Env, number: int) -> None:
-        super().__init__(env)
         assert isinstance(env.action_space, Discrete)
-        self.action_space = Discrete(number, start=env.action_space.start)
-
-    def action(self, action: Any) -> Any:
-        return action
+        super().__init__(env, lambda action: action, Discrete(number, start=env.action_space.start))
 
 
 def random_actions(space: gymnasium.Space[Any], obs: Any) -> Any:
-    """Draw actions of a vector environment at random, from those that the observations allow.
+    """Draw actions of a vector environment from its batched space, whose random generator is used.
 
-    Args:
-        space: the policy's batched action space, whose random generator is used.
-        obs: observations `[N, ...]`. If they are a dict with the key `action_mask`, bool `[N, A]`, or `[N, M, A]` for M
-            agents, only actions for which the mask is True are drawn.
-
-    Raises:
-        ValueError: a mask allows no action.
+    If the observations `[N, ...]` are a dict with an `action_mask`, see `sample_masked`.
     """
     if isinstance(obs, dict) and MASK in obs:
         return sample_masked(obs[MASK], space.np_random)
@@ -188,10 +161,7 @@ def random_actions(space: gymnasium.Space[Any], obs: Any) -> Any:
 
 
 def sample_masked(mask_XA: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draw for each row of a mask `[..., A]` one of the actions that it allows, with equal probabilities.
-
-    Returns:
-        The actions, int64 `[...]`.
+    """Draw for each row of a mask `[..., A]` one of the actions that it allows, all equally likely: int64 `[...]`.
 
     Raises:
         ValueError: a row allows no action.

@@ -24,12 +24,9 @@ MANAGERS = ("base", "subprocess", *ENGINES)
 
 
 def find_builder(cfg_env: EasyDict, builders: Sequence[Builder] | None) -> Any:
-    """Return the callable that builds one environment from `cfg.env`.
+    """Return the callable that builds one environment from the compiled `cfg.env`.
 
-    Args:
-        cfg_env: the compiled `cfg.env`.
-        builders: the caller's functions, of which the first is returned. Without them, the registered class
-            `cfg.env.type` is returned, or a function that makes the gymnasium id.
+    It is the first of the caller's `builders`, else the registered class `cfg.env.type`, or makes the gymnasium id.
     """
     manager = cfg_env.manager.type
     if manager not in MANAGERS:
@@ -42,9 +39,8 @@ def find_builder(cfg_env: EasyDict, builders: Sequence[Builder] | None) -> Any:
                 f"env.{key}: the engine of env_manager.type '{manager}' only takes the default, {default}: set it to "
                 "'base' or 'subprocess'."
             )
-    builder: Any
     if builders:
-        builder = builders[0]
+        builder: Any = builders[0]
     elif cfg_env.type == "gymnasium" and manager == "env_pool":
         return EnvPoolBuilder(given_id(cfg_env.env_id))
     elif cfg_env.type == "gymnasium":
@@ -63,12 +59,10 @@ def find_builder(cfg_env: EasyDict, builders: Sequence[Builder] | None) -> Any:
 
 
 def make_gymnasium(cfg_env: EasyDict, spec: Any = None) -> gymnasium.Env:
-    """Build the gymnasium environment that `cfg.env.env_id` names.
+    """Build the gymnasium environment that `cfg.env.env_id` of a compiled config names.
 
-    Args:
-        cfg_env: the compiled `cfg.env`.
-        spec: the gymnasium spec of the id. Worker processes need it if they do not import the module that registers
-            the id. None: it is looked up.
+    Without its gymnasium `spec`, that is looked up. Worker processes that do not import the module that registers the
+    id need it.
 
     Raises:
         ConfigError: gymnasium does not know the id, or cannot make it with `env.kwargs`.

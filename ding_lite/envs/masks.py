@@ -54,12 +54,11 @@ def check_choices(actions: gymnasium.Space[Any]) -> Any:
 def mask_side(
     space: gymnasium.Space[Any], actions: gymnasium.Space[Any] | None
 ) -> tuple[gymnasium.Space[Any], Callable[[Any], Any]]:
-    """Return the policy's space of a mask, and a function that converts one mask or a batch of them.
+    """Return the policy's space of an environment's mask, and a function that converts one mask or a batch of them.
 
     The mask of `Discrete` actions is `[A]`. That of `MultiDiscrete` and `MultiBinary` actions is `[D, A]`, with 0 for
-    options that a branch lacks. The masks of all branches joined to a vector become such an array.
-
-    `space` is the environment's space of the mask, and `actions` that of its actions; None: unknown.
+    options that a branch lacks. The masks of all branches joined to a vector become such an array. Nothing changes if
+    the space of the actions is unknown, None.
 
     Raises:
         ConfigError: the actions have no mask, or one of another shape.

@@ -27,12 +27,12 @@ JOURNAL_LIMIT = 32_768  # env steps: Atari's limit of half an hour is 27,000. 6 
 class RestorableVectorEnv(EpisodeMonitor):
     """Records the seeds, numbers and actions of the running episodes, and replays them when a state is loaded.
 
+    Episodes can be restored only if they are started as `SeededEnv` starts them.
+
     Args:
-        env: the vector environment. Episodes can be restored only if they are started as `SeededEnv` starts them.
-        seed: seed for a first `reset()` without a seed; each environment's seed is derived from it.
+        env, seed, options: as for `EpisodeMonitor`; the seeds of the environments are derived from `seed`.
         counts_episodes: whether the engine accepts `options["episode"]`. If not, environments get new seeds whenever
             all are reset, and start new episodes when a state is loaded.
-        options: further arguments of `EpisodeMonitor`.
     """
 
     def __init__(self, env: VectorEnv, seed: int, *, counts_episodes: bool = True, **options: Any) -> None:
@@ -62,11 +62,12 @@ class RestorableVectorEnv(EpisodeMonitor):
     def set_attr(self, name: str, values: Any) -> None:
         """Set an attribute of the environments now, see `EpisodeMonitor.set_attr`."""
         super().set_attr(name, values)
-        self._settle(self._clock - int(self._length_N.max()))
+        self._settle()
         self._changes.append((self._clock, name, values))
 
-    def _settle(self, begin: int) -> None:
-        """Move changes that are older than `begin`, the start of the longest running episode, to `_attributes`."""
+    def _settle(self, begin: int | None = None) -> None:
+        """Move changes that are older than `begin`, by default the longest running episode, to `_attributes`."""
+        begin = self._clock - int(self._length_N.max()) if begin is None else begin
         self._attributes |= {name: values for clock, name, values in self._changes if clock < begin}
         self._changes = [change for change in self._changes if change[0] >= begin]
 
@@ -89,12 +90,11 @@ class RestorableVectorEnv(EpisodeMonitor):
     def state_dict(self) -> dict[str, Any]:
         """Return the state from which `load_state_dict` restores the running episodes.
 
-        Returns:
-            `seed, episode, length` int64 `[N]`, `obs` `[N, ...]`, `actions`, a list of N arrays `[T, ...]` or dicts of
-            these, `draws`, the states of the action space's random generators, `attributes`, and `changes` of these,
-            lists of the age in steps, the name and the values.
+        `seed, episode, length` int64 `[N]`, `obs` `[N, ...]`, `actions`, a list of N arrays `[T, ...]` or dicts of
+        these, `draws`, the states of the action space's random generators, `attributes`, and `changes` of these, lists
+        of the age in steps, the name and the values.
         """
-        self._settle(self._clock - int(self._length_N.max()))
+        self._settle()
         return {
             "seed": self._seed_N.copy(),
             "episode": self._episode_N.copy(),
@@ -121,8 +121,7 @@ class RestorableVectorEnv(EpisodeMonitor):
         environment is not deterministic.
 
         Returns:
-            The observations `[N, ...]`; the env steps since each environment's reset, int `[N]`; and which environments
-            were restored, bool `[N]`.
+            The observations `[N, ...]`, the env steps since the resets, int `[N]`, and what was restored, bool `[N]`.
 
         Raises:
             ValueError: the state has a different number of environments.

@@ -24,8 +24,6 @@ OLD_INTERFACE = (
     "Port an environment that is written for gym before 0.26 to gymnasium, whose reset(seed=, options=) returns "
     "(obs, info) and step (obs, reward, terminated, truncated, info)"
 )
-
-
 USUAL = (float, bool, bool)  # types of reward, terminated and truncated that need no check
 
 
@@ -34,10 +32,10 @@ class EnvError(UserError, RuntimeError):
 
 
 def fit(obs: Any, space: gymnasium.Space[Any], where: str, batch: tuple[int, ...] = ()) -> Any:
-    """Return an observation, or a batch of them, in the type that its space declares.
+    """Return an observation, or a batch of them, in the type that its space declares; a copy only if it has another.
 
     Args:
-        obs: what an environment returned. It is not copied if it has the right type.
+        obs: what an environment returned.
         space: of one environment.
         where: the beginning of messages: the environment, and what it returned.
         batch: (N,) for a batch `[N, ...]`, whose floats must also be finite. Empty for one observation.

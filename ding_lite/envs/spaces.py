@@ -28,6 +28,8 @@ from ding_lite.envs.masks import mask_side
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.tree import GLOBAL, MASK, STATE, dotted_items, tree_map
 
+# The policy's space, a function that converts one observation or a batch, and a note for the user.
+Side = tuple[gymnasium.Space[Any], Callable[[Any], Any], str]
 CHANNELS = (1, 3, 4)  # channels of an image: grey, RGB, RGBA
 LONGEST = 2**16  # numbers of a one-hot vector
 
@@ -42,8 +44,7 @@ class EnvSpec:
         frame_stack: number of frames in one observation; 0 if observations are not frame stacks.
         notes: messages for the user about the conversion of observations.
         env_action_space: actions as the environment takes them; `check_env` fills it in.
-        env_observation_space: observations before the conversion of `PolicyObservations`; None if they are unknown, or
-            an observation is a stack of several.
+        env_observation_space: observations before the conversion; None if unknown, or if one is a stack of several.
     """
 
     observation_space: gymnasium.Space[Any]
@@ -60,7 +61,7 @@ def stack_depth(cfg_env: EasyDict) -> int:
 
 
 class PolicyObservations(gymnasium.ObservationWrapper):
-    """Wraps one environment and converts its observations to arrays that networks accept.
+    """Converts the observations of one environment to arrays that networks accept.
 
     * `Discrete` and `MultiDiscrete` become one-hot vectors of float32, `MultiBinary` a vector of float32.
     * A Box of three dimensions is an image. `[H, W, C]` becomes `[C, H, W]`, see `find_layout`. Integers from 0 to 255
@@ -73,15 +74,13 @@ class PolicyObservations(gymnasium.ObservationWrapper):
       `action_mask` says which actions are allowed, see `masks.mask_side`. Where several agents act, the rows of
       `agent_state` and of a `global_state` `[M, G]` are converted, each as one observation.
 
-    Attributes:
-        note: a message for the user about the conversion; empty if none is necessary.
+    `note` is a message for the user about the conversion; empty if none is necessary.
     """
 
     def __init__(self, env: gymnasium.Env, layout: str = "") -> None:
         super().__init__(env)
-        self.observation_space, self._convert, self.note = observation_side(
-            env.observation_space, layout, env.action_space
-        )
+        side = observation_side(env.observation_space, layout, env.action_space)
+        self.observation_space, self._convert, self.note = side
 
     @classmethod
     def wrap(cls, env: gymnasium.Env, layout: str = "") -> gymnasium.Env:
@@ -95,8 +94,8 @@ class PolicyObservations(gymnasium.ObservationWrapper):
 
 def observation_side(
     space: gymnasium.Space[Any], layout: str = "", actions: gymnasium.Space[Any] | None = None
-) -> tuple[gymnasium.Space[Any], Callable[[Any], Any], str]:
-    """Return the policy's space, a function that converts one observation or a batch, and a note for the user.
+) -> Side:
+    """Return what `PolicyObservations` makes of a space.
 
     The space of the environment's actions determines the form of a mask, and whether there are several agents.
     """
@@ -154,9 +153,7 @@ def _flatten(space: gymnasium.Space[Any], obs: np.ndarray) -> np.ndarray:
     return np.concatenate(parts, -1, dtype=np.float32)
 
 
-def _dict_side(
-    space: Dict, layout: str, actions: gymnasium.Space[Any] | None
-) -> tuple[Dict, Callable[[Any], Any], str]:
+def _dict_side(space: Dict, layout: str, actions: gymnasium.Space[Any] | None) -> Side:
     small = {key: part for key, part in space.items() if isinstance(part, Box | Dict) or flatdim(part) <= LONGEST}
     agents = count_agents(space, ActionUnits(actions).space) if actions is not None else 0
     sides = {
@@ -191,7 +188,7 @@ def _is_of_each(key: str, part: gymnasium.Space[Any], agents: int) -> bool:
     return key == GLOBAL and len(shape) == 2 and shape[0] == agents
 
 
-def _rows_side(space: Any, layout: str) -> tuple[gymnasium.Space[Any], Callable[[Any], Any], str]:
+def _rows_side(space: Any, layout: str) -> Side:
     """Return what `observation_side` does for an array with a row for each agent; a row is one observation."""
     shape = space.shape[1:]
     one: gymnasium.Space[Any]
@@ -224,7 +221,7 @@ def _check_supported(space: gymnasium.Space[Any]) -> None:
         )
 
 
-def _box_side(space: Box, layout: str) -> tuple[Box, Callable[[Any], Any], str]:
+def _box_side(space: Box, layout: str) -> Side:
     shape, dtype, note = space.shape, np.dtype(space.dtype), ""
     arrange: Callable[[np.ndarray], np.ndarray] | None = None
     if not shape:
@@ -274,7 +271,7 @@ def find_layout(shape: Sequence[int]) -> str:
 
 
 class FrameStack(gymnasium.ObservationWrapper):
-    """Stacks the newest frames of one environment, and copies them, since an environment may reuse their memory."""
+    """Stacks copies of the newest frames of one environment, which may reuse their memory."""
 
     def __init__(self, env: gymnasium.Env, depth: int) -> None:
         super().__init__(env)
@@ -328,16 +325,13 @@ def _as_part(leaf: Any, axis: int) -> np.ndarray:
     return np.expand_dims(array, axis) if array.ndim - axis in (0, 2) else array
 
 
-SPACES = {cls.__name__: cls for cls in (Box, Discrete, MultiDiscrete, MultiBinary)}
+SPACES = {cls.__name__: cls for cls in (Discrete, MultiDiscrete, MultiBinary)}
+SAVED = ("observation_space", "env_action_space", "env_observation_space")
 
 
 def spec_state(spec: EnvSpec) -> dict[str, Any]:
     """Return the spaces of a spec as numbers, texts, lists and dicts; empty if a space is of another kind."""
-    spaces = {
-        "observation_space": spec.observation_space,
-        "env_action_space": spec.env_action_space,
-        "env_observation_space": spec.env_observation_space,
-    }
+    spaces = {name: getattr(spec, name) for name in SAVED}
     try:
         state = {name: space and _space_state(space) for name, space in spaces.items()}
     except TypeError:
@@ -349,8 +343,7 @@ def load_spec(state: dict[str, Any], act_scale: bool) -> EnvSpec | None:
     """Return the spec of a state that `spec_state` returned; None if that is empty."""
     if not state:
         return None
-    names = ("observation_space", "env_action_space", "env_observation_space")
-    observation, action, plain = (state[name] and _build_space(state[name]) for name in names)
+    observation, action, plain = (state[name] and _build_space(state[name]) for name in SAVED)
     return EnvSpec(observation, ActionUnits(action, act_scale).space, state["frame_stack"], (), action, plain)
 
 
@@ -372,12 +365,11 @@ def _space_state(space: gymnasium.Space[Any]) -> dict[str, Any]:
 def _build_space(state: dict[str, Any]) -> gymnasium.Space[Any]:
     if "parts" in state:
         return Dict({key: _build_space(part) for key, part in state["parts"].items()})
-    options = {key: value for key, value in state.items() if key != "kind"}
     if state["kind"] == "Box":
         shape, dtype = tuple(state["shape"]), np.dtype(state["dtype"])
-        ends = {end: np.broadcast_to(np.asarray(state[end], dtype), shape) for end in ("low", "high")}
-        options = {**ends, "dtype": dtype.type}
-    return SPACES[state["kind"]](**options)
+        low, high = (np.broadcast_to(np.asarray(state[end], dtype), shape) for end in ("low", "high"))
+        return Box(low, high, dtype=dtype.type)
+    return SPACES[state["kind"]](**{key: value for key, value in state.items() if key != "kind"})
 
 
 def _number_or_list(bound: np.ndarray) -> Any:

@@ -55,10 +55,9 @@ class Key:
         meaning: what the key does, with units; error messages and docs/config.md quote it.
         type: a type, a `typing` annotation, or a tuple of them. None: the type of `default` or of the `choices`. If the
             default is None, None is always allowed.
-        low: smallest allowed number; for a list, of each of its numbers.
-        high: largest allowed number. None: no limit for floats, 2^31 - 1 for an int that has a `low`.
-        above: bound that numbers must exceed.
-        below: bound that numbers must not reach.
+        low, high: smallest and largest allowed number; for a list, of each of its numbers. Without `high`, floats have
+            no limit, and that of an int that has a `low` is 2^31 - 1.
+        above, below: bounds that numbers must not reach.
         choices: the only allowed values; empty if there is no such restriction.
         constant: whether the number cannot be a schedule (see `utils/schedule.py`): True if it is only read when the
             run is built, or another reason, which follows 'because' in the message.
@@ -106,9 +105,7 @@ class Key:
     def is_used(self, switch: Any, default: Any = False) -> bool:
         """Return whether the key's option is on; True if there is none.
 
-        Args:
-            switch: the value of the key that switches it.
-            default: the default value of that key; if it is None, every other value switches the option on, 0 too.
+        `switch` is the value of the key that switches it. If the default of that key is None, 0 switches it on, too.
         """
         _, _, values = self.needs.partition("=")
         if values in ("", "False"):
@@ -165,12 +162,10 @@ class Key:
 
 
 def declared_keys(cls: type, base: Mapping[str, Any] = {}) -> dict[str, Key]:
-    """Return the keys that a class and its base classes declare, by their dotted names.
+    """Return the keys that a class and its base classes declare in `config` and `key_groups`, by their dotted names.
 
-    These are the keys of the groups in the attribute `key_groups`, which a subclass inherits or replaces, and those in
-    the `config` of the class and of its base classes, which may also change defaults of the groups. If a subclass
-    replaces the groups, only the keys that differ change; the others keep their defaults. A section without keys
-    becomes a `Key` of type `SECTION`.
+    If a subclass replaces the groups, only the keys that differ change; the others keep the defaults that a `config`
+    gave them. A section without keys becomes a `Key` of type `SECTION`.
     """
     tree, before = merge_keys(base), dict[str, Key]()
     for owner in reversed(cls.__mro__):
@@ -294,9 +289,7 @@ def _flatten(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Key]]:
 def matches(value: Any, hint: Any) -> bool:
     """Return whether a plain value has a type. An int counts as a float and a list as a tuple; a bool is not an int.
 
-    Args:
-        value: a number, a string, or lists and dicts of these.
-        hint: a type, a `typing` annotation such as `Literal`, or a tuple of alternatives; `Any` allows everything.
+    `hint` is a type, a `typing` annotation such as `Literal`, or a tuple of alternatives.
     """
     if hint is Any:  # since Python 3.11 a class, which refuses `isinstance`
         return True
@@ -310,9 +303,9 @@ def matches(value: Any, hint: Any) -> bool:
         return isinstance(value, (int, float) if kind is float else int) and not isinstance(value, bool)
     if kind in (list, tuple, Sequence):
         return isinstance(value, list) and all(matches(item, args[0]) for item in value if args)
-    return (
-        value is None if kind in (None, types.NoneType) else isinstance(value, kind) if isinstance(kind, type) else True
-    )
+    if kind is None:
+        return value is None
+    return isinstance(value, kind) if isinstance(kind, type) else True
 
 
 def is_schedule(path: str, key: Key, value: Any) -> bool:
@@ -373,21 +366,18 @@ def show_value(value: Any) -> str:
 
 def is_activation(value: Any) -> bool:
     """Return whether a value is an activation of torch: a module such as `nn.ReLU()`, or its class."""
-    return _class_of(value).__module__ == "torch.nn.modules.activation"
+    cls = value if isinstance(value, type) else type(value)
+    return cls.__module__ == "torch.nn.modules.activation"
 
 
 def activation_name(value: Any, path: str = "policy.model.activation") -> str:
     """Return the name of an activation, such as 'relu' for itself, for `nn.ReLU` and for `nn.ReLU()`."""
     if isinstance(value, str) and value in ACTIVATIONS.values():
         return value
-    cls = _class_of(value)
+    cls = value if isinstance(value, type) else type(value)
     name = ACTIVATIONS.get(cls.__name__) if is_activation(value) else None
     if name and (value is cls or repr(value) in (repr(cls()), "ReLU(inplace=True)")):
         return name
     hint = closest(value, ACTIVATIONS.values()) if isinstance(value, str) else ""
     got = f"'{value}'" if isinstance(value, str) else show_value(value)
     raise ConfigError(f"{path} must be one of {', '.join(ACTIVATIONS.values())}, got {got}.{hint}")
-
-
-def _class_of(value: Any) -> type:
-    return value if isinstance(value, type) else type(value)
