@@ -33,7 +33,7 @@ ON_DEMAND = {
     ("config/config.py", "di_engine"): "a config has a key, type or value that the classes do not know",
     ("envs/vector_env.py", "trained"): "env.replay_path",
     ("policy/base.py", "di_engine"): "code of DI-engine asks for `learn_mode` or its kin",
-    ("run/serial_entry.py", "actors"): "policy.collect.actors",
+    ("run/experiment.py", "actors"): "policy.collect.actors",
     ("torch_utils/gradient.py", "gpu"): "policy.data_parallel, policy.compile, policy.cuda_graph",
     ("worker/replay/buffer.py", "actors"): "policy.collect.actors",
 }

@@ -6,6 +6,7 @@ A loop, such as `serial_pipeline`, creates one `Experiment` and calls `finished`
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
@@ -81,7 +82,10 @@ class NoEnvironments:
 
 
 def play(setup: RunSetup, policy: Policy, guard: InterruptGuard, stack: ExitStack) -> Source:
-    """Return a source that collects by playing environments in this process."""
+    """Return a source that collects by playing environments: in this process, or in actors if there are any."""
+    if setup.cfg.policy.collect.actors:
+        apart: Source = importlib.import_module("ding_lite.actors.actors").play_apart(setup, policy, guard, stack)
+        return apart
     collector = setup.create_collector(policy, get_rank(), stop_requested, stack)
     num_envs_R = all_gather_object(setup.cfg.env.collector_env_num)
     policy.env_place = (sum(num_envs_R[: get_rank()]), sum(num_envs_R))
@@ -99,7 +103,7 @@ class Experiment:
     Args:
         setup: the checked config and everything else that describes the run.
         policy: the policy to train, see `policy_process`.
-        create_source: builds the source of samples; by default this process plays environments.
+        create_source: builds the source of samples; by default environments are played.
         callbacks: what the user attached to the run.
 
     Its attributes are those of `WatchedRun`.

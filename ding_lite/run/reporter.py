@@ -37,7 +37,7 @@ class RunReporter(AbstractContextManager[Any]):
         self._start = time.monotonic()
         self._eval_info: dict[str, Any] = {}
         self._return_mean: float | None = None
-        self._collected: Counter[str] = Counter()  # sums since they were last logged
+        self._collected = Counter[str]()  # sums since they were last logged
         self._alarmed: set[str] = set()
         self._stack = ExitStack()
         self._logger = self._stack.enter_context(ExperimentLogger(exp_dir, get_rank(), axis))
@@ -55,15 +55,14 @@ class RunReporter(AbstractContextManager[Any]):
         after_log: Callable[[Mapping[str, float]], None],
     ) -> None:
         """Print the summary and start the progress display, from `step` to `total` of the count `axis`."""
-        self._after_log = after_log
-        self._policy = policy
-        limit, words = total if total < 1e10 else None, WORDS[self.axis]
+        self._after_log, self._policy = after_log, policy
         expected = self.cfg.env.get("expected_env_step") if self.axis == "envstep" else None
         self._expected = expected if expected and expected < total else None  # else the limit comes first
-        progress = Progress(limit, get_rank() == 0, self._logger.info, step, words, self._expected)
+        limit = total if total < 1e10 else None
+        progress = Progress(limit, get_rank() == 0, self.info, step, WORDS[self.axis], self._expected)
         self._progress = self._stack.enter_context(progress)
         for message in summary_of(self.cfg, policy, source, spec, self.exp_dir):
-            self._logger.info(message)
+            self.info(message)
 
     def info(self, message: str) -> None:
         """Print a message."""
@@ -95,30 +94,25 @@ class RunReporter(AbstractContextManager[Any]):
         self._start -= state["seconds"]
         if goes_on:
             self._logger.resume(state["metrics_position"], counts[self.axis])
-        self._logger.info(f"resumed from {name}: {self._moment(counts)}")
+        self.info(f"resumed from {name}: {self._moment(counts)}")
 
     def begin_again(self) -> None:
         """Say that a run begins again that ended before its first checkpoint, and remove what it had recorded."""
         self._logger.resume(0, 0)
-        self._logger.warning("Restarted before the first checkpoint was written: the run starts from the beginning.")
+        self.warning("Restarted before the first checkpoint was written: the run starts from the beginning.")
 
     def collect(self, figures: dict[str, float], counts: Mapping[str, int]) -> None:
         """Add the figures of one collect, summed over ranks, and show progress."""
         self._collected.update(figures)
         if figures["episode"]:
             self._return_mean = figures["return"] / figures["episode"]
-        self._progress.update(
-            counts["envstep"], counts["train_iter"], {"return": self._return_mean, **self._eval_returns()}
-        )
-        self._tell_forecast(counts["envstep"])
-
-    def _tell_forecast(self, env_step: int) -> None:
-        """Say once, as soon as the rate is known, when the run is likely to reach its goal."""
+        env_step = counts["envstep"]
+        self._progress.update(env_step, counts["train_iter"], {"return": self._return_mean, **self._eval_returns()})
         seconds, steps = self._progress.pace(env_step)
         if self._expected is None or not self._progress.learns or not steps or seconds < PERIOD:
             return
-        if env_step < self._expected:
-            self._logger.info(forecast(self.cfg.env, self.exp_dir, env_step, steps / seconds))
+        if env_step < self._expected:  # said once, as soon as the rate is known
+            self.info(forecast(self.cfg.env, self.exp_dir, env_step, steps / seconds))
         self._expected = None
 
     def learned(self, counts: Mapping[str, int]) -> None:
@@ -183,10 +177,9 @@ class RunReporter(AbstractContextManager[Any]):
         self._eval_info = info
         figures = {f"eval/{key}": value for key, value in info.items() if key not in ("returns", "best")}
         self.figures(figures, counts)
-        numbers = describe_numbers(self._eval_numbers())
-        self._logger.info(
+        self.info(
             f"{self._moment(counts)}: eval return {info['return_mean']:.2f} +- {info['return_std']:.2f}, best "
-            f"{info['return_best']:.2f}{numbers}\n"
+            f"{info['return_best']:.2f}{describe_numbers(self._eval_numbers())}\n"
             f"  {len(info['returns'])} episodes{describe_evaluation(self._policy)}, "
             f"after {tqdm.format_interval(self.seconds())}"
         )
@@ -214,7 +207,7 @@ class RunReporter(AbstractContextManager[Any]):
         self._progress.close()
         nproc = f" --nproc {get_world_size()}" * (get_world_size() > 1)
         can_go_on = checkpoint and stop_reason == "interrupted"
-        self._logger.info(
+        self.info(
             f"ended ({stop_reason}) at {self._moment(counts)}\n"
             + (f"  best evaluation return {best_return:.2f}\n" if np.isfinite(best_return) else "")
             + (f"  checkpoint {checkpoint}" if checkpoint else "  THE LAST CHECKPOINT WAS NOT SAVED")

@@ -5,16 +5,15 @@ This is the place to start reading. `Experiment` has the methods that the loops 
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from torch import nn
 
 from ding_lite.policy import Policy
 from ding_lite.run.callbacks import Callback
-from ding_lite.run.experiment import Experiment, Source, play
-from ding_lite.run.setup import RunSetup, policy_process, prepare_run
+from ding_lite.run.experiment import Experiment
+from ding_lite.run.setup import policy_process, prepare_run
 from ding_lite.utils.ranks.collectives import get_rank
 
 
@@ -57,8 +56,8 @@ def serial_pipeline(
         overrides = [*overrides, "env.dynamic_seed=False"]
     limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
     setup = prepare_run(input_cfg, seed, env_setting, model, overrides, pipeline="serial_pipeline", limits=limits)
-    process, source = policy_process(setup, get_rank(), "policy"), _find_source(setup)
-    with process as policy, Experiment(setup, policy, source, callbacks=callbacks) as experiment:
+    process = policy_process(setup, get_rank(), "policy")
+    with process as policy, Experiment(setup, policy, callbacks=callbacks) as experiment:
         replay = experiment.fill_replay_buffer()
         while not experiment.finished():
             if experiment.evaluate():
@@ -87,19 +86,11 @@ def serial_pipeline_onpolicy(
     limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
     pipeline = "serial_pipeline_onpolicy"
     setup = prepare_run(input_cfg, seed, env_setting, model, overrides, pipeline=pipeline, limits=limits)
-    process, source = policy_process(setup, get_rank(), "policy"), _find_source(setup)
-    with process as policy, Experiment(setup, policy, source, callbacks=callbacks) as experiment:
+    process = policy_process(setup, get_rank(), "policy")
+    with process as policy, Experiment(setup, policy, callbacks=callbacks) as experiment:
         while not experiment.finished():
             if experiment.evaluate():
                 break
             samples = experiment.collect()
             experiment.learn(experiment.policy.batches(samples))
     return experiment.policy
-
-
-def _find_source(setup: RunSetup) -> Callable[..., Source]:
-    """Return the function that creates the source of rollout blocks: actors play if there are any, else the ranks."""
-    if not setup.cfg.policy.collect.actors:
-        return play
-    source: Callable[..., Source] = importlib.import_module("ding_lite.actors.actors").play_apart
-    return source

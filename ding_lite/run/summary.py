@@ -65,24 +65,24 @@ def describe_collecting(cfg: EasyDict, per: str, count: int) -> dict[str, str]:
 
     `cfg` is the config before `policy.divide`. `count` units collect; `per` names one: 'a rank' or 'an observer'.
     """
-    n_env, batch_size, collect = cfg.env.collector_env_num, cfg.policy.learn.batch_size, cfg.policy.collect
-    size, unit = (collect.get("n_sample") or n_env) * cfg.policy.get("unroll_len", 1), "env steps"
+    n_env, collect, unit = cfg.env.collector_env_num, cfg.policy.collect, "env steps"
+    size = (collect.get("n_sample") or n_env) * cfg.policy.get("unroll_len", 1)
     if "n_episode" in collect:
         size, unit = collect.n_episode, "episodes"
-    batch, batches = _shares(cfg, batch_size, get_world_size())
-    (own_size, sizes), (own_env, envs) = (_shares(cfg, number, count) for number in (size, n_env))
+
+    def shares(number: int, units: int) -> tuple[str, int]:
+        """Return the part of one unit in a size, or the mean part if they differ, and the sum."""
+        whole = number if cfg.policy.get("divide") else number * units
+        return f"{whole / units:.1f}".removesuffix(".0"), whole
+
+    batch, batches = shares(cfg.policy.learn.batch_size, get_world_size())
+    (own_size, sizes), (own_env, envs) = shares(size, count), shares(n_env, count)
     return {
         "batch": f"{batch} a rank, {batches} global, {describe_updates(cfg)}",
         "collect": f"{own_size} {unit} {per}, {sizes} global",
         "environments": f"{own_env} {per} ({cfg.env.manager.type}), {envs} global; "
         f"{cfg.env.evaluator_env_num} evaluate",
     }
-
-
-def _shares(cfg: EasyDict, size: int, count: int) -> tuple[str, int]:
-    """Return the part of one of `count` units in a size of the config, or the mean part if they differ, and the sum."""
-    whole = size if cfg.policy.get("divide") else size * count
-    return f"{whole / count:.1f}".removesuffix(".0"), whole
 
 
 def describe_updates(cfg: EasyDict) -> str:
@@ -95,13 +95,9 @@ def describe_updates(cfg: EasyDict) -> str:
 
 
 def forecast(env: EasyDict, exp_dir: str, env_step: int, rate: float) -> str:
-    """Return the message.
+    """Return the message that says when a run may be done, from its env steps of all ranks and their rate a second.
 
-    Args:
-        env: the compiled `cfg.env`, which says after how many env steps other runs reached `stop_value`.
-        exp_dir: the run's directory.
-        env_step: env steps of all ranks so far.
-        rate: env steps a second.
+    `env` is the compiled `cfg.env`, which says after how many env steps other runs reached `stop_value`.
     """
     time_left, run = tqdm.format_interval((env.expected_env_step - env_step) / rate), shlex.quote(exp_dir)
     text = (
