@@ -351,44 +351,43 @@ def has_floats(space: spaces.Space[Any]) -> bool:
 
 
 def divide(cfg: EasyDict, learns_from: str, rank: int, ranks: int) -> EasyDict:
-    """Return the config of one rank: without `policy.divide` the compiled config itself, else a copy with its sizes.
+    """Return the config of one rank: without `policy.divide` the compiled config itself, else a copy with its sizes."""
+    if not cfg.policy.get("divide"):
+        return cfg
+    own = copy.deepcopy(cfg)
+    for path, size in _sizes_of_rank(cfg, learns_from, rank, ranks).items():
+        set_key(own, path, size)
+    return own
+
+
+def _sizes_of_rank(cfg: EasyDict, learns_from: str, rank: int, ranks: int) -> dict[str, float]:
+    """Return the sizes in which the config of one rank differs.
 
     `random_collect_size` stays that of all ranks. On-policy, `batch_size` may become a fraction: each collect is cut
     into as many minibatches as one process would make. Actors keep their environments and, on-policy, the samples that
     each of them plays in a collect, because a collect then has a rollout of every actor.
     """
-    if not cfg.policy.get("divide"):
-        return cfg
-    own = copy.deepcopy(cfg)
+    collect, batch_size, num_envs = cfg.policy.collect, cfg.policy.learn.batch_size, cfg.env.collector_env_num
     if learns_from == "dataset":
-        own.policy.learn.batch_size = _part(BATCH, cfg.policy.learn.batch_size, ranks, 1, ranks)
-        return own
-    actors, num_envs, batch_size = (
-        cfg.policy.collect.get("actors", 0),
-        cfg.env.collector_env_num,
-        own.policy.learn.batch_size,
-    )
-    sizes = {path: size for path in PARTS if (size := get_key(cfg, path)) is not None}
+        return {BATCH: _part(BATCH, batch_size, ranks, 1, ranks)}
+    whole = {path: size for path in PARTS if (size := get_key(cfg, path)) is not None}
+    actors, sizes = collect.get("actors", 0), dict[str, float]()
     number = actors or num_envs
     shares = [share(number, each, ranks) for each in range(ranks)]
     _check_enough(ACTORS if actors else ENVS, number, [len(each) for each in shares])
     if not actors:
-        own.env.collector_env_num = len(shares[rank])
-        for path, size in sizes.items():
-            parts = [_part(path, size, num_envs, len(each), ranks) for each in shares]  # all of them: all ranks fail
-            set_key(own, path, parts[rank])
+        sizes[ENVS] = len(shares[rank])
+        for path, size in whole.items():  # the parts of all ranks, so that all fail
+            sizes[path] = [_part(path, size, num_envs, len(each), ranks) for each in shares][rank]
     elif learns_from == "replay":  # a collect is a rollout of one actor of each rank
         unit = num_envs // math.gcd(num_envs, cfg.policy.get("unroll_len", 1))  # samples when all have taken a step
-        n_sample = cfg.policy.collect.n_sample or num_envs
-        own.policy.collect.n_sample = unit * _part(PARTS[0], n_sample, unit * ranks, 1, ranks)
-        own.policy.other.replay_buffer.replay_buffer_size //= ranks
+        sizes[PARTS[0]] = unit * _part(PARTS[0], collect.n_sample or num_envs, unit * ranks, 1, ranks)
+        sizes[SIZE] = whole[SIZE] // ranks
     if learns_from == "collect":
-        own.policy.learn.batch_size = batch_size / ranks
-        return own
+        return sizes | {BATCH: batch_size / ranks}
     batches = [batch_size * each.stop // number - batch_size * each.start // number for each in shares]
     _check_enough(BATCH, batch_size, batches)
-    own.policy.learn.batch_size = batches[rank]
-    return own
+    return sizes | {BATCH: batches[rank]}
 
 
 def _part(path: str, value: int, parts: int, number: int, ranks: int) -> int:

@@ -138,6 +138,7 @@ class Experiment:
             self._source = source = create_source(setup, policy, keeper.guard, stack)
             self.collector = source.collector
             self.evaluator = setup.create_evaluator(policy, stop_requested, keeper.reporter.evaluating, stack)
+            self._replay = setup.create_replay_buffer(policy) if policy.learns_from == "replay" else None
             hook = setup.cfg.policy.learn.learner.hook
             self.learner = Learner(
                 policy,
@@ -147,7 +148,6 @@ class Experiment:
                 self._on_update if callbacks else None,
                 reward_model.networks if reward_model else (),
             )
-            self._replay = setup.create_replay_buffer(policy) if policy.learns_from == "replay" else None
             parts = {"learner": self.learner, "collector": self.collector, "evaluator": self.evaluator}
             parts |= {"reward_model": reward_model} if reward_model else {}
             parts |= {"callbacks": self._callbacks} if callbacks else {}
