@@ -188,8 +188,10 @@ def model_options(policy_cls: type, cfg: Mapping[str, Any], schema: Schema) -> S
     model_cls = MODEL_REGISTRY.find(get_key(cfg, "policy.model.type") or name)
     options: Schema = {"policy.model.type": Key(UNSET, "name in the model registry", str)}
     options |= _constructor_keys(model_cls, "policy.model.", schema)
+    parameters = inspect.signature(model_cls).parameters.values()
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     for path, key in schema.items():
-        if path.startswith("policy.model.") and path not in options and not _takes_any(model_cls):
+        if path.startswith("policy.model.") and path not in options and not takes_any:
             raise ConfigError(
                 f"{path} ({key.meaning or key.default}) is a key of policy '{get_key(cfg, 'policy.type')}', but its "
                 f"model {model_cls.__name__} does not take it: add the argument to its constructor."
@@ -210,10 +212,6 @@ def _encoder_options(encoder: Any) -> Schema:
     keys = _constructor_keys(encoder_cls, f"{ENCODER}.", {}, skip=2)  # the model passes these and the activation
     keys.pop(f"{ENCODER}.activation", None)
     return {f"{ENCODER}.type": Key(UNSET, "name in the encoder registry", str), **keys}
-
-
-def _takes_any(cls: Any) -> bool:
-    return any(param.kind is param.VAR_KEYWORD for param in inspect.signature(cls).parameters.values())
 
 
 def _constructor_keys(cls: Any, prefix: str, schema: Schema, skip: int = 0) -> Schema:

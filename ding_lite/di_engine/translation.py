@@ -12,7 +12,7 @@ from typing import Any
 from ding_lite.config.checks import LOOP_KEYS
 from ding_lite.config.schema import ENCODER, UNSET, Schema, config_schema, find_class, merge, plain
 from ding_lite.config.shapes import check_action_space
-from ding_lite.config.user import apply_overrides, import_modules, nest, rename_env
+from ding_lite.config.user import apply_overrides, import_modules, nest
 from ding_lite.di_engine.keys import IGNORED_KEYS, REDUNDANT_KEYS, RENAMED_KEYS, SCHEDULERS, given_action_spaces
 from ding_lite.di_engine.names import NAMES, rename_type
 from ding_lite.di_engine.variants import choose_variant, translate_d4rl
@@ -49,7 +49,6 @@ def translate(
     rename_keys(user, policy_cls, schema, notes)
     schema = config_schema(user, policy_cls, model_given)
     take_loop_keys(user, policy_cls, schema)
-    rename_env(user, notes)
     drop_ignored(user, "", schema, notes)
     return user, texts, notes
 

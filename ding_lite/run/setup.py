@@ -263,8 +263,8 @@ def prepare_run(
     """Compile a config, compare it across ranks, and check it against the environment.
 
     The first five arguments are those of `serial_pipeline`. `pipeline` names the function in `ding_lite.entry` that
-    runs the setup, as the saved config does, and `trains` the pipeline that the policy's class must name, if it is
-    another one. With `all_ranks`, the call is collective. With a checkpoint's `spec_state`, no environment is built.
+    runs the setup, and `trains` the pipeline that the policy's class must name, if it is another one. With `all_ranks`,
+    the call is collective. With a checkpoint's `spec_state`, no environment is built.
     """
     _refuse_arguments()
     check_temporary_directory()
@@ -365,13 +365,10 @@ def _shorten(value: str) -> str:
 def policy_process(setup: RunSetup, *seed_path: str | int, fields: tuple[str, ...] = FIELDS) -> Iterator[Policy]:
     """Prepare this process for a run and build its policy; finally restore the number of threads.
 
-    * The random generators of the process are seeded, by the config's seed and `seed_path`, which names their use.
-    * torch gets `policy.num_threads` threads, at most as many as cores. Without that key, a small network gets one.
-    * Denormal numbers (below 1e-38) are rounded to 0 from now on, see `flush_denormals`.
-    * On a GPU, convolutions use deterministic algorithms if `policy.deterministic` says so.
-    * Freed memory is kept, see `keep_freed_memory`.
-
-    Without 'learn' in `fields`, the policy has no optimizer.
+    The random generators of the process are seeded, by the config's seed and `seed_path`, which names their use. torch
+    gets `policy.num_threads` threads, at most as many as cores. Without that key, a small network gets one. Denormal
+    numbers are rounded to 0, and freed memory is kept, from now on. Without 'learn' in `fields`, the policy has no
+    optimizer.
     """
     threads, wanted = torch.get_num_threads(), setup.cfg.policy.num_threads
     try:
