@@ -1,4 +1,4 @@
-"""Checks for contradictions between config values, and for sizes that exceed the memory of the machine."""
+"""Checks for contradictions between config values."""
 
 from __future__ import annotations
 

@@ -303,15 +303,6 @@ def plain(value: Any, path: str, depth: int = 0) -> Any:
     )
 
 
-def merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of `low` in which the values of `high` replace those of `low`; nested dicts are merged."""
-    merged = dict(low)
-    for key, value in high.items():
-        inner = merged.get(key)
-        merged[key] = merge(inner if isinstance(inner, Mapping) else {}, value) if isinstance(value, Mapping) else value
-    return merged
-
-
 def closest_path(path: str, schema: Schema) -> str:
     """Return a hint: the most similar known key at any level, or, if none is similar, the known keys of this level."""
     known = {".".join(parts[:i]) for parts in (p.split(".") for p in schema) for i in range(1, len(parts) + 1)}

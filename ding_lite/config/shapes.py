@@ -1,4 +1,4 @@
-"""Fits a compiled config to its environment and its rank: the shapes of the model, and the sizes of `policy.divide`.
+"""Fits a compiled config to its environment, machine and rank: shapes, memory, and the sizes of `policy.divide`.
 
 If `policy.divide` says that sizes are those of all ranks together, a rank gets whole environments, in order, and of
 everything else what belongs to them: so all environments take equally many steps between two updates, keep equally many

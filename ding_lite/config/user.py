@@ -11,9 +11,9 @@ from types import ModuleType
 from typing import Any
 
 from ding_lite.config.saved import append_to_path
-from ding_lite.config.schema import BUFFER, PARTS, merge, plain, show_error
+from ding_lite.config.schema import BUFFER, PARTS, plain, show_error
 from ding_lite.envs.builders import MANAGERS
-from ding_lite.utils.key import get_key, matches, set_key, show
+from ding_lite.utils.key import get_key, matches, merge_keys, set_key, show
 from ding_lite.utils.registry import ConfigError, closest, place_of
 
 PLACES = {"env_manager": "env.manager", "replay_buffer": BUFFER}  # parts of create_config, and their places here
@@ -42,7 +42,7 @@ def merge_user(
     Returns:
         The nested keys, and the unparsed values of the overrides by dotted key.
     """
-    user = merge(nest(plain(pair[1], "create_config")), plain(pair[0], "main_config"))
+    user = merge_keys(nest(plain(pair[1], "create_config")), plain(pair[0], "main_config"))
     texts = apply_overrides(user, overrides)
     import_modules(user)
     return user, texts
@@ -65,7 +65,7 @@ def nest(create: dict[str, Any]) -> dict[str, Any]:
     cfg: dict[str, Any] = {"env": {"manager": parts.pop("env_manager", {})}, "policy": {}}
     if buffer := parts.pop("replay_buffer", {}):
         set_key(cfg, BUFFER, buffer)
-    return merge(cfg, parts)
+    return merge_keys(cfg, parts)
 
 
 def apply_overrides(user: dict[str, Any], overrides: Sequence[str]) -> dict[str, str]:

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ding_lite.config.checks import LOOP_KEYS
-from ding_lite.config.schema import ENCODER, UNSET, Schema, config_schema, find_class, merge, plain
+from ding_lite.config.schema import ENCODER, UNSET, Schema, config_schema, find_class, plain
 from ding_lite.config.shapes import check_action_space
 from ding_lite.config.user import apply_overrides, import_modules, nest
 from ding_lite.di_engine.keys import IGNORED_KEYS, REDUNDANT_KEYS, RENAMED_KEYS, SCHEDULERS, given_action_spaces
 from ding_lite.di_engine.names import NAMES, rename_type
 from ding_lite.di_engine.variants import choose_variant, translate_d4rl
-from ding_lite.utils.key import SECTION, get_key, matches, pop_key, set_key, show, show_value
+from ding_lite.utils.key import SECTION, get_key, matches, merge_keys, pop_key, set_key, show, show_value
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
 # Sections that accept `True` or `False` for their key `use_norm`.
@@ -59,7 +59,7 @@ def translate_types(
     """Return what `translate` does, with all types translated, and not yet the keys."""
     notes: list[str] = []
     create = translate_create(plain(pair[1], "create_config"), notes)
-    user = merge(nest(create), plain(pair[0], "main_config"))
+    user = merge_keys(nest(create), plain(pair[0], "main_config"))
     texts = apply_overrides(user, overrides)
     translate_d4rl(user, notes)
     choose_variant(user, notes)

@@ -250,7 +250,7 @@ def set_key(cfg: dict[str, Any], path: str, value: Any) -> None:
 
 
 def merge_keys(low: Mapping[str, Any], *higher: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the nested declarations of all; where several have a key, that of the last applies."""
+    """Return nested declarations or values, merged into new dicts; where several have a key, the last one counts."""
     merged = {name: merge_keys(value) if isinstance(value, Mapping) else value for name, value in low.items()}
     for name, value in (item for high in higher for item in high.items()):
         inner = merged.get(name)

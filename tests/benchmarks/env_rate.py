@@ -61,16 +61,15 @@ def make_managed(env_type: str, env_id: str, manager: str, num_envs: int) -> Any
     """Environments of a manager, for training; an engine has as many threads as there are cores."""
     import dizoo.atari.envs.atari_env  # registers itself
     import dizoo.minigrid.envs.minigrid_env  # noqa: F401
-    from ding_lite.config.schema import merge
     from ding_lite.envs import ENV_DEFAULTS, create_vector_env
-    from ding_lite.utils.key import declared_keys, default_values
+    from ding_lite.utils.key import declared_keys, default_values, merge_keys
     from ding_lite.utils.registry import ENV_REGISTRY
 
     if (env_type, manager) == ("minigrid", "env_pool"):
         env_type = "gymnasium"  # envpool has its own observations, a dict of image and direction
     own = {} if env_type == "gymnasium" else default_values(declared_keys(ENV_REGISTRY.find(env_type)))
     told = dict(type=env_type, env_id=env_id, manager=dict(type=manager))
-    return create_vector_env(EasyDict(merge(merge(ENV_DEFAULTS, own), told)), num_envs, seed=0, training=True)
+    return create_vector_env(EasyDict(merge_keys(ENV_DEFAULTS, own, told)), num_envs, seed=0, training=True)
 
 
 def make_stepper(env: Any, num_envs: int) -> Callable[[float], float]:

@@ -10,9 +10,9 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 from ding_lite.config import compile_config
-from ding_lite.config.schema import merge
 from ding_lite.envs.restorable import RestorableVectorEnv
 from ding_lite.envs.vector_env import check_env, create_vector_env
+from ding_lite.utils.key import merge_keys
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError
 from dizoo.classic_control.cartpole.config.cartpole_dqn_config import create_config, main_config
 from tests.envs.test_vector_env import env_config, make
@@ -187,7 +187,7 @@ def test_random_numbers_of_a_wrappers_own_are_found_before_a_run_and_a_resume() 
 )
 def test_a_wrong_name_is_refused_when_the_config_compiles(wrappers: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        compile_config((merge(main_config, dict(env=dict(wrappers=wrappers))), create_config))
+        compile_config((merge_keys(main_config, dict(env=dict(wrappers=wrappers))), create_config))
 
 
 @pytest.mark.parametrize(
@@ -211,6 +211,6 @@ def test_a_label_that_does_not_exist_is_not_flattened() -> None:
 
 @pytest.mark.parametrize("manager", ["native", "env_pool"])
 def test_a_native_engine_refuses_wrappers_in_one_line(manager: str) -> None:
-    main = merge(main_config, dict(env=dict(wrappers=["FlattenObservation"])))
+    main = merge_keys(main_config, dict(env=dict(wrappers=["FlattenObservation"])))
     with pytest.raises(ConfigError, match=r"env\.wrappers: a native engine runs all environments at once"):
-        compile_config((main, merge(create_config, dict(env_manager=dict(type=manager)))))
+        compile_config((main, merge_keys(create_config, dict(env_manager=dict(type=manager)))))

@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from ding_lite.config import compile_config
-from ding_lite.config.schema import merge
 from ding_lite.entry import RolloutDataset, collect_demo_data, evaluate_checkpoint, serial_pipeline_offline
 from ding_lite.run.experiment import Experiment
 from ding_lite.run.setup import policy_process, prepare_run
 from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint, save_checkpoint
+from ding_lite.utils.key import merge_keys
 from tests.run.test_resume import train
 from tests.survival.common import differences
 
@@ -119,7 +119,9 @@ def test_offline_learning_uses_the_statistics_of_the_data_set() -> None:
     np.savez("data.npz", obs=obs, next_obs=obs[::-1], action=action, reward=reward, done=np.zeros(500, bool))
     config = pendulum_td3_bc_config
     statistics = dict(use_norm=True, offline_stats=dict(use_offline_stats=True))
-    main = merge(config.main_config, dict(env=dict(norm_obs=statistics, evaluator_env_num=1, n_evaluator_episode=1)))
+    main = merge_keys(
+        config.main_config, dict(env=dict(norm_obs=statistics, evaluator_env_num=1, n_evaluator_episode=1))
+    )
     words = [
         "policy.collect.data_path=data.npz",
         "policy.collect.data_type=npz",
@@ -147,7 +149,7 @@ def test_offline_learning_uses_the_statistics_of_the_data_set() -> None:
 def test_what_would_be_wrong_is_refused_when_the_config_compiles(kind: str, env: dict[str, Any], message: str) -> None:
     config = pendulum_td3_bc_config if kind == "td3_bc" else CONFIGS[kind]
     with pytest.raises(ConfigError, match=message):
-        compile_config((merge(config.main_config, dict(env=env)), config.create_config))
+        compile_config((merge_keys(config.main_config, dict(env=env)), config.create_config))
 
 
 def test_images_of_bytes_and_loader_workers_are_refused() -> None:
