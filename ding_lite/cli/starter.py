@@ -231,7 +231,7 @@ def _used_keys(policy_cls: type) -> dict[str, Key]:
 
 def _suit(main: dict[str, Any], algorithm: str, setup: RunSetup) -> None:
     """Replace the values of a starter config by those that suit observations that are vectors."""
-    keys = _used_keys(POLICY_REGISTRY.find(algorithm))
+    keys = _used_keys(setup.policy_cls)
     sequences = ("random_collect_size", "other.replay_buffer.replay_buffer_size") if "unroll_len" in keys else ()
     common = {path: value for path, value in VECTORS.items() if path in keys and path not in sequences}
     continuous = setup.pipeline == "serial_pipeline_onpolicy" and isinstance(setup.spec.action_space, Box)

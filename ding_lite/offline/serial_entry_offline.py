@@ -8,10 +8,8 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from easydict import EasyDict
 from torch import nn
 
-from ding_lite.envs import EnvSpec
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.offline.dataset import OfflineDataset, read_dataset
 from ding_lite.offline.loader import OfflineLoader
@@ -22,7 +20,7 @@ from ding_lite.run.setup import RunSetup, policy_process, prepare_run
 from ding_lite.utils.ranks.collectives import allreduce_data, get_rank, get_world_size, on_every_rank
 from ding_lite.utils.ranks.interrupt import InterruptGuard
 from ding_lite.utils.ranks.meeting import describe_values
-from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from ding_lite.utils.registry import ConfigError
 
 AGREE_PERIOD = 0.5  # seconds between two collectives in which the ranks agree whether to stop
 
@@ -61,7 +59,7 @@ def learn_offline(
         env_setting = (env_fn, evaluator_cfgs, evaluator_cfgs)
     limits, pipeline = {"max_train_iter": max_train_iter}, "serial_pipeline_offline"
     setup = prepare_run(input_cfg, seed, env_setting, model, overrides, pipeline=pipeline, limits=limits)
-    dataset = read_alike(setup.cfg, setup.spec)
+    dataset = read_alike(setup)
     feed = partial(create_feed, dataset)
     with (
         policy_process(setup, get_rank(), "policy") as policy,
@@ -191,30 +189,29 @@ def create_feed(
     )
 
 
-def read_alike(cfg: EasyDict, spec: EnvSpec) -> OfflineDataset:
+def read_alike(setup: RunSetup) -> OfflineDataset:
     """Read the data set on every rank; an error of one rank is raised on all. A collective call."""
     held: list[OfflineDataset] = []
 
     def read() -> str:
-        held.append(_read(cfg, spec))
+        held.append(_read(setup))
         return str(len(held[0]))
 
     sizes = on_every_rank(read)
     if len(set(sizes)) > 1:
         raise ConfigError(
-            f"policy.collect.data_path '{cfg.policy.collect.data_path}': the number of transitions is "
+            f"policy.collect.data_path '{setup.cfg.policy.collect.data_path}': the number of transitions is "
             f"{describe_values(sizes)}: give all ranks the same data set."
         )
     return held[0]
 
 
-def _read(cfg: EasyDict, spec: EnvSpec) -> OfflineDataset:
-    policy = cfg.policy
-    policy_cls: Any = POLICY_REGISTRY.find(policy.type)
+def _read(setup: RunSetup) -> OfflineDataset:
+    cfg, policy, spec = setup.cfg, setup.cfg.policy, setup.spec
     dataset = read_dataset(
         policy.collect.data_path,
         policy.collect.data_type,
-        policy_cls.required_columns,
+        setup.policy_cls.required_columns,
         nstep=policy.get("nstep", 1),
         gamma=policy.discount_factor,
         ignore_done=policy.learn.ignore_done,
