@@ -46,9 +46,8 @@ LEAST = {
 def read_file(path: str | Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
     """Run a Python file once, not as `__main__`, and return its `main_config`, its `create_config` and its `limits`.
 
-    `limits` are the limits of a run, such as `max_env_step`; a file need not define them. The file's directory is added
-    to `sys.path`, as Python does for a script, and the current directory after all others. The file, and
-    `import_names`, can therefore import modules from both.
+    A file need not define `limits` of the run, such as `max_env_step`. It, and `import_names`, can import modules from
+    its directory, which is added to `sys.path`, as Python does for a script, and from the current one.
 
     Raises:
         ConfigError: the file does not exist, fails when it is run, or does not define both dicts, or its limits are not
@@ -91,9 +90,8 @@ def _run_file(path: Path) -> ModuleType:
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    # The module is removed from sys.modules afterwards. Environment workers cannot import it, so its classes must be
-    # pickled by value. The file is not imported, because after two edits in a second Python
-    # would reuse an outdated .pyc.
+    # The module is removed from sys.modules afterwards: workers cannot import it, so its classes must be pickled by
+    # value. It is not imported, because after two edits in a second Python would reuse an outdated .pyc.
     module = sys.modules[CONFIG_MODULE + path.stem] = ModuleType(CONFIG_MODULE + path.stem)
     module.__file__ = str(path)
     try:

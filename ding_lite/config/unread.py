@@ -17,15 +17,11 @@ LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "p
 
 
 def unread_keys(cls: type, package: str = PACKAGE) -> list[str]:
-    """Return the dotted names of keys that classes outside `package` declare, and that no code names.
+    """Return the dotted names of keys that a class, or a base class outside `package`, declares and no code names.
 
     Code names a key by an attribute or by a text, in a file of ours, or in one that is loaded and does not belong to a
     library. In files of `package`, the attribute must be one of the key's section. The model gets its keys as
     arguments, so they count as read; so do those of a new section that is read as a whole.
-
-    Args:
-        cls: a class that declares keys in `config`, as its base classes do.
-        package: the package whose own keys are all read.
     """
     foreign = [each for each in cls.__mro__ if each.__module__.partition(".")[0] not in (package, "builtins")]
     own_files = [_file_of(each) for each in foreign]
@@ -67,10 +63,9 @@ def _files(own_files: list[Path], package: str) -> Iterator[tuple[Path, bool]]:
 
 @functools.cache
 def _names(file: Path) -> set[str]:
-    """Return the names of the attributes that a file reads, also after what they are of, and the words in its texts.
+    """Return the names of the attributes that a file reads, and the words between the dots of its texts, in quotes.
 
-    For `self._cfg.learn.tau` these are, among others, 'tau' and 'learn.tau'. The words of a text are those between its
-    dots, in quotes.
+    For `self._cfg.learn.tau` the names are, among others, 'tau' and 'learn.tau'.
     """
     nodes = list(ast.walk(ast.parse(file.read_text("utf-8"))))
     declared = {id(key) for node in nodes if isinstance(node, ast.Dict) for key in node.keys}

@@ -120,8 +120,7 @@ class RestorableVectorEnv(EpisodeMonitor):
         An environment starts its next episode instead if the episode was too long for the journal, or if the
         environment is not deterministic.
 
-        Returns:
-            The observations `[N, ...]`, the env steps since the resets, int `[N]`, and what was restored, bool `[N]`.
+        Returns observations `[N, ...]`, the env steps since the resets, int `[N]`, and what was restored, bool `[N]`.
 
         Raises:
             ValueError: the state has a different number of environments.
@@ -148,8 +147,7 @@ class RestorableVectorEnv(EpisodeMonitor):
     def _replay(self, actions_N: list[Any], length_N: np.ndarray) -> np.ndarray:
         """Start the episodes at different times, so that all of them take their last action in the same step.
 
-        Returns:
-            Which episodes took all their actions without ending, bool `[N]`.
+        Returns which of them took all their actions without ending, bool `[N]`.
         """
         whole_N, longest, episode_N = np.full(self.num_envs, True), int(length_N.max()), self._episode_N
         for name, values in self._attributes.items():

@@ -13,10 +13,8 @@ A class declares its keys in `config`, as nested dicts of `Key`:
 A subclass may give a plain value, such as `learning_rate=3e-4`, to change a default and keep the rest of the
 declaration. A plain value that no base class declares becomes a key with the value's type, without range and meaning.
 
-Keys that several classes have are groups, such as `REPLAY_KEYS` of `policy/common_keys.py`. A class names the groups
-that it has, all of them, in `key_groups`; a subclass inherits this attribute, or replaces it:
-
-    key_groups = (REPLAY_KEYS, LEARNING_RATE_KEYS)
+Keys that several classes have are groups. A class names all of its groups, as in `key_groups = (REPLAY_KEYS,
+LEARNING_RATE_KEYS)`; a subclass inherits this attribute, or replaces it.
 
 The value of a key that is a number may be a schedule, a dict; `schedule` says what its fields mean.
 """
