@@ -19,75 +19,77 @@ from typing import TYPE_CHECKING
 from ding_lite.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ding_lite.di_engine.losses.categorical import categorical_projection as categorical_projection
-    from ding_lite.di_engine.losses.categorical import dist_1step_td_data as dist_1step_td_data
-    from ding_lite.di_engine.losses.categorical import dist_1step_td_error as dist_1step_td_error
-    from ding_lite.di_engine.losses.categorical import dist_nstep_td_data as dist_nstep_td_data
-    from ding_lite.di_engine.losses.categorical import dist_nstep_td_error as dist_nstep_td_error
-    from ding_lite.di_engine.losses.lambda_returns import td_lambda_data as td_lambda_data
-    from ding_lite.di_engine.losses.lambda_returns import td_lambda_error as td_lambda_error
-    from ding_lite.di_engine.losses.lambda_returns import upgo_loss as upgo_loss
-    from ding_lite.di_engine.losses.lambda_returns import upgo_returns as upgo_returns
-    from ding_lite.di_engine.losses.names import ArgmaxSampler as ArgmaxSampler
-    from ding_lite.di_engine.losses.names import HybridDeterminsticSampler as HybridDeterminsticSampler
-    from ding_lite.di_engine.losses.names import HybridStochasticSampler as HybridStochasticSampler
-    from ding_lite.di_engine.losses.names import MultinomialSampler as MultinomialSampler
-    from ding_lite.di_engine.losses.names import MuSampler as MuSampler
-    from ding_lite.di_engine.losses.names import ReparameterizationSampler as ReparameterizationSampler
-    from ding_lite.di_engine.losses.names import a2c_error_continuous as a2c_error_continuous
-    from ding_lite.di_engine.losses.names import compute_importance_weights as compute_importance_weights
-    from ding_lite.di_engine.losses.names import get_epsilon_greedy_fn as get_epsilon_greedy_fn
-    from ding_lite.di_engine.losses.names import pg_error_continuous as pg_error_continuous
-    from ding_lite.di_engine.losses.names import ppo_data_continuous as ppo_data_continuous
-    from ding_lite.di_engine.losses.names import ppo_error_continuous as ppo_error_continuous
-    from ding_lite.di_engine.losses.names import ppo_policy_data_continuous as ppo_policy_data_continuous
-    from ding_lite.di_engine.losses.names import ppo_policy_error_continuous as ppo_policy_error_continuous
-    from ding_lite.di_engine.losses.names import vtrace_error_continuous_action as vtrace_error_continuous_action
-    from ding_lite.di_engine.losses.names import vtrace_error_discrete_action as vtrace_error_discrete_action
-    from ding_lite.di_engine.losses.ppo import a2c_data as a2c_data
-    from ding_lite.di_engine.losses.ppo import a2c_error as a2c_error
-    from ding_lite.di_engine.losses.ppo import a2c_loss as a2c_loss
-    from ding_lite.di_engine.losses.ppo import pg_data as pg_data
-    from ding_lite.di_engine.losses.ppo import pg_error as pg_error
-    from ding_lite.di_engine.losses.ppo import pg_loss as pg_loss
-    from ding_lite.di_engine.losses.ppo import ppo_data as ppo_data
-    from ding_lite.di_engine.losses.ppo import ppo_error as ppo_error
-    from ding_lite.di_engine.losses.ppo import ppo_info as ppo_info
-    from ding_lite.di_engine.losses.ppo import ppo_loss as ppo_loss
-    from ding_lite.di_engine.losses.ppo import ppo_policy_data as ppo_policy_data
-    from ding_lite.di_engine.losses.ppo import ppo_policy_error as ppo_policy_error
-    from ding_lite.di_engine.losses.ppo import ppo_policy_loss as ppo_policy_loss
-    from ding_lite.di_engine.losses.ppo import ppo_value_data as ppo_value_data
-    from ding_lite.di_engine.losses.ppo import ppo_value_error as ppo_value_error
-    from ding_lite.di_engine.losses.quantile import fqf_nstep_td_data as fqf_nstep_td_data
-    from ding_lite.di_engine.losses.quantile import fqf_nstep_td_error as fqf_nstep_td_error
-    from ding_lite.di_engine.losses.quantile import iqn_nstep_td_data as iqn_nstep_td_data
-    from ding_lite.di_engine.losses.quantile import iqn_nstep_td_error as iqn_nstep_td_error
-    from ding_lite.di_engine.losses.quantile import qrdqn_nstep_td_data as qrdqn_nstep_td_data
-    from ding_lite.di_engine.losses.quantile import qrdqn_nstep_td_error as qrdqn_nstep_td_error
-    from ding_lite.di_engine.losses.soft_q import m_q_1step_td_data as m_q_1step_td_data
-    from ding_lite.di_engine.losses.soft_q import m_q_1step_td_error as m_q_1step_td_error
-    from ding_lite.di_engine.losses.soft_q import q_nstep_sql_td_error as q_nstep_sql_td_error
+    from ding_lite.di_engine.losses.distributional import categorical_projection as categorical_projection
+    from ding_lite.di_engine.losses.distributional import dist_1step_td_data as dist_1step_td_data
+    from ding_lite.di_engine.losses.distributional import dist_1step_td_error as dist_1step_td_error
+    from ding_lite.di_engine.losses.distributional import dist_nstep_td_data as dist_nstep_td_data
+    from ding_lite.di_engine.losses.distributional import dist_nstep_td_error as dist_nstep_td_error
+    from ding_lite.di_engine.losses.distributional import fqf_nstep_td_data as fqf_nstep_td_data
+    from ding_lite.di_engine.losses.distributional import fqf_nstep_td_error as fqf_nstep_td_error
+    from ding_lite.di_engine.losses.distributional import iqn_nstep_td_data as iqn_nstep_td_data
+    from ding_lite.di_engine.losses.distributional import iqn_nstep_td_error as iqn_nstep_td_error
+    from ding_lite.di_engine.losses.distributional import qrdqn_nstep_td_data as qrdqn_nstep_td_data
+    from ding_lite.di_engine.losses.distributional import qrdqn_nstep_td_error as qrdqn_nstep_td_error
+    from ding_lite.di_engine.losses.policy_gradient import ArgmaxSampler as ArgmaxSampler
+    from ding_lite.di_engine.losses.policy_gradient import HybridDeterminsticSampler as HybridDeterminsticSampler
+    from ding_lite.di_engine.losses.policy_gradient import HybridStochasticSampler as HybridStochasticSampler
+    from ding_lite.di_engine.losses.policy_gradient import MultinomialSampler as MultinomialSampler
+    from ding_lite.di_engine.losses.policy_gradient import MuSampler as MuSampler
+    from ding_lite.di_engine.losses.policy_gradient import ReparameterizationSampler as ReparameterizationSampler
+    from ding_lite.di_engine.losses.policy_gradient import a2c_data as a2c_data
+    from ding_lite.di_engine.losses.policy_gradient import a2c_error as a2c_error
+    from ding_lite.di_engine.losses.policy_gradient import a2c_error_continuous as a2c_error_continuous
+    from ding_lite.di_engine.losses.policy_gradient import a2c_loss as a2c_loss
+    from ding_lite.di_engine.losses.policy_gradient import acer_policy_error as acer_policy_error
+    from ding_lite.di_engine.losses.policy_gradient import acer_value_error as acer_value_error
+    from ding_lite.di_engine.losses.policy_gradient import compute_importance_weights as compute_importance_weights
+    from ding_lite.di_engine.losses.policy_gradient import get_epsilon_greedy_fn as get_epsilon_greedy_fn
+    from ding_lite.di_engine.losses.policy_gradient import pg_data as pg_data
+    from ding_lite.di_engine.losses.policy_gradient import pg_error as pg_error
+    from ding_lite.di_engine.losses.policy_gradient import pg_error_continuous as pg_error_continuous
+    from ding_lite.di_engine.losses.policy_gradient import pg_loss as pg_loss
+    from ding_lite.di_engine.losses.policy_gradient import ppo_data as ppo_data
+    from ding_lite.di_engine.losses.policy_gradient import ppo_data_continuous as ppo_data_continuous
+    from ding_lite.di_engine.losses.policy_gradient import ppo_error as ppo_error
+    from ding_lite.di_engine.losses.policy_gradient import ppo_error_continuous as ppo_error_continuous
+    from ding_lite.di_engine.losses.policy_gradient import ppo_info as ppo_info
+    from ding_lite.di_engine.losses.policy_gradient import ppo_loss as ppo_loss
+    from ding_lite.di_engine.losses.policy_gradient import ppo_policy_data as ppo_policy_data
+    from ding_lite.di_engine.losses.policy_gradient import ppo_policy_data_continuous as ppo_policy_data_continuous
+    from ding_lite.di_engine.losses.policy_gradient import ppo_policy_error as ppo_policy_error
+    from ding_lite.di_engine.losses.policy_gradient import ppo_policy_error_continuous as ppo_policy_error_continuous
+    from ding_lite.di_engine.losses.policy_gradient import ppo_policy_loss as ppo_policy_loss
+    from ding_lite.di_engine.losses.policy_gradient import ppo_value_data as ppo_value_data
+    from ding_lite.di_engine.losses.policy_gradient import ppo_value_error as ppo_value_error
+    from ding_lite.di_engine.losses.policy_gradient import vtrace_data as vtrace_data
+    from ding_lite.di_engine.losses.policy_gradient import (
+        vtrace_error_continuous_action as vtrace_error_continuous_action,
+    )
+    from ding_lite.di_engine.losses.policy_gradient import vtrace_error_discrete_action as vtrace_error_discrete_action
+    from ding_lite.di_engine.losses.policy_gradient import vtrace_loss as vtrace_loss
     from ding_lite.di_engine.losses.td import bdq_nstep_td_error as bdq_nstep_td_error
     from ding_lite.di_engine.losses.td import inv_symlog as inv_symlog
+    from ding_lite.di_engine.losses.td import m_q_1step_td_data as m_q_1step_td_data
+    from ding_lite.di_engine.losses.td import m_q_1step_td_error as m_q_1step_td_error
     from ding_lite.di_engine.losses.td import nstep_return as nstep_return
     from ding_lite.di_engine.losses.td import nstep_return_data as nstep_return_data
     from ding_lite.di_engine.losses.td import q_1step_td_data as q_1step_td_data
     from ding_lite.di_engine.losses.td import q_1step_td_error as q_1step_td_error
+    from ding_lite.di_engine.losses.td import q_nstep_sql_td_error as q_nstep_sql_td_error
     from ding_lite.di_engine.losses.td import q_nstep_td_data as q_nstep_td_data
     from ding_lite.di_engine.losses.td import q_nstep_td_error as q_nstep_td_error
     from ding_lite.di_engine.losses.td import q_nstep_td_error_with_rescale as q_nstep_td_error_with_rescale
     from ding_lite.di_engine.losses.td import q_v_1step_td_data as q_v_1step_td_data
     from ding_lite.di_engine.losses.td import q_v_1step_td_error as q_v_1step_td_error
     from ding_lite.di_engine.losses.td import symlog as symlog
+    from ding_lite.di_engine.losses.td import td_lambda_data as td_lambda_data
+    from ding_lite.di_engine.losses.td import td_lambda_error as td_lambda_error
+    from ding_lite.di_engine.losses.td import upgo_loss as upgo_loss
+    from ding_lite.di_engine.losses.td import upgo_returns as upgo_returns
     from ding_lite.di_engine.losses.td import v_1step_td_data as v_1step_td_data
     from ding_lite.di_engine.losses.td import v_1step_td_error as v_1step_td_error
     from ding_lite.di_engine.losses.td import v_nstep_td_data as v_nstep_td_data
     from ding_lite.di_engine.losses.td import v_nstep_td_error as v_nstep_td_error
-    from ding_lite.di_engine.losses.vtrace import acer_policy_error as acer_policy_error
-    from ding_lite.di_engine.losses.vtrace import acer_value_error as acer_value_error
-    from ding_lite.di_engine.losses.vtrace import vtrace_data as vtrace_data
-    from ding_lite.di_engine.losses.vtrace import vtrace_loss as vtrace_loss
     from ding_lite.rl_utils.categorical import project_distribution as project_distribution
     from ding_lite.rl_utils.common import bootstrapped as bootstrapped
     from ding_lite.rl_utils.common import discounts as discounts

@@ -1,10 +1,11 @@
-"""Temporal-difference losses of the values of states and of discrete actions, with DI-engine's names and arguments.
+"""Losses of the values of states and of discrete actions, and UPGO, with DI-engine's names and arguments.
 
-The docstring of `rl_utils` explains the arguments that the functions have in common.
+The docstring of `rl_utils` explains the arguments that the functions have in common, `rl_utils/soft_q.py` soft values.
 """
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,7 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ding_lite.rl_utils.common import check_same_shape, discounts, nstep_sums, pick, weighted_mean
+from ding_lite.rl_utils.lambda_returns import generalized_lambda_returns
 from ding_lite.rl_utils.rescaling import value_inv_transform, value_transform
+from ding_lite.rl_utils.soft_q import LOWEST_LOG_POLICY, action_gap, soft_value
 
 Criterion = Callable[..., Tensor]
 
@@ -148,16 +151,8 @@ def q_nstep_td_error_with_rescale(
     return td_error(q_B, target_B, data.weight, criterion)
 
 
-class q_1step_td_data(NamedTuple):  # noqa: N801
-    """Input of `q_1step_td_error`: the fields of `q_nstep_td_data` for one step, with `reward` `[B]`."""
-
-    q: Tensor
-    next_q: Tensor
-    act: Tensor
-    next_act: Tensor
-    reward: Tensor
-    done: Tensor
-    weight: Tensor | None = None
+# The fields of `q_nstep_td_data` for one step, with `reward` `[B]`.
+q_1step_td_data = namedtuple("q_1step_td_data", "q next_q act next_act reward done weight", defaults=[None])
 
 
 def q_1step_td_error(data: q_1step_td_data, gamma: float, criterion: Criterion = functional.mse_loss) -> Tensor:
@@ -328,3 +323,119 @@ def bdq_nstep_td_error(
     target_DB = nstep_target(data, next_q_BD.t(), gamma, nstep, cum_reward=cum_reward, value_gamma=value_gamma)
     loss = weighted_mean(criterion_values(criterion, q_DB, target_DB).mean(0), data.weight)
     return loss, (target_DB - q_DB.detach()).abs().mean(0)
+
+
+m_q_1step_td_data = namedtuple("m_q_1step_td_data", "q target_q next_q act reward done weight", defaults=[None])
+
+
+def m_q_1step_td_error(
+    data: m_q_1step_td_data, gamma: float, tau: float, alpha: float, criterion: Criterion = functional.mse_loss
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the loss of Munchausen DQN (Vieillard et al. 2020, arXiv:2007.14430, eq. 2).
+
+    y = r + alpha max(tau log pi(a | s), -1) + gamma (1 - done) V(s')
+    loss = mean(w criterion(Q(s, a), y))
+
+    Q is `q` `[B, A]`, through which the gradient flows. The target network's Q' is `target_q` in s and `next_q` in s';
+    pi = softmax(Q' / tau), and V is its soft value. `act`, `reward` and `done` are `[B]`, of one step.
+
+    Returns:
+        The loss; the TD errors y - Q(s, a) `[B]`; the mean of the action gap, by which the largest Q'(s, .) exceeds the
+        second largest; and `[B]`, 1 where the log-policy was clipped, else 0. The last three are detached.
+    """
+    q, target_q, next_q, act, reward, done, weight = data
+    check_same_shape(q=q, target_q=target_q, next_q=next_q)
+    check_same_shape(act=act, reward=reward, done=done, weight=weight)
+    q_B = pick(q, act)
+    with torch.no_grad():
+        log_policy_B = tau * pick(functional.log_softmax(target_q / tau, dim=1), act)
+        value_B = soft_value(next_q, tau).masked_fill(done.bool(), 0.0)
+        target_B = reward + alpha * log_policy_B.clamp(min=LOWEST_LOG_POLICY) + gamma * value_B
+        clipped_B = (log_policy_B < LOWEST_LOG_POLICY).to(q.dtype)
+    return *td_error(q_B, target_B, weight, criterion), action_gap(target_q), clipped_B
+
+
+def q_nstep_sql_td_error(
+    data: q_nstep_td_data,
+    gamma: float,
+    alpha: float | Tensor,
+    nstep: int = 1,
+    cum_reward: bool = False,
+    value_gamma: Tensor | None = None,
+    criterion: Criterion = functional.mse_loss,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the loss of n-step soft Q-learning (Haarnoja et al. 2017, arXiv:1702.08165, eq. 5 and 7).
+
+    y = sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) V(s_{t+n}),  V(s) = alpha log sum_a exp(Q'(s, a) / alpha)
+    loss = mean(w criterion(Q(s_t, a_t), y))
+
+    alpha is the temperature of the policy; `next_n_action` is not used. The other results are the TD errors
+    y - Q(s_t, a_t) `[B]` and V(s_{t+n}) `[B]`, detached.
+    """
+    q_B, _ = pick_values(data._replace(next_n_action=data.action))
+    value_B = soft_value(data.next_n_q, alpha).detach()
+    target_B = nstep_target(data, value_B, gamma, nstep, cum_reward=cum_reward, value_gamma=value_gamma)
+    return *td_error(q_B, target_B, data.weight, criterion), value_B
+
+
+td_lambda_data = namedtuple("td_lambda_data", "value reward weight", defaults=[None])
+
+
+def td_lambda_error(data: td_lambda_data, gamma: float = 0.9, lambda_: float = 0.8) -> Tensor:
+    """Return mean(w (G_t - V(s_t))^2) / 2, a scalar, with the lambda returns G_t of `generalized_lambda_returns`.
+
+    The gradient flows through the first T of the values V, `value` `[T+1, B]`; `reward` is `[T, B]`. A `lambda_` of 0
+    uses one reward before the bootstrap, 1 all T.
+    """
+    value, reward, weight = data
+    return_TB = generalized_lambda_returns(value.detach(), reward, gammas=gamma, lambda_=lambda_)
+    return 0.5 * weighted_mean((return_TB - value[:-1]).square(), weight)
+
+
+def upgo_returns(rewards: Tensor, bootstrap_values: Tensor) -> Tensor:
+    """Return the returns of upgoing policy updates, `[T, B]`, without gradient (Vinyals et al. 2019, methods).
+
+    G_t = r_t + G_{t+1} if r_{t+1} + V(s_{t+2}) >= V(s_{t+1}), else r_t + V(s_{t+1}),  G_{T-1} = r_{T-1} + V(s_T)
+
+    The return continues as long as the actions were at least as good as expected. Source:
+    doi:10.1038/s41586-019-1724-z.
+
+    Args:
+        rewards: `[T, B]`.
+        bootstrap_values: `[T+1, B]`.
+    """
+    check_same_shape(rewards=rewards, bootstrap_values=bootstrap_values[1:])
+    good_TB = rewards + bootstrap_values[1:] >= bootstrap_values[:-1]
+    lambda_TB = torch.cat([good_TB[1:], torch.ones_like(good_TB[:1])])
+    return generalized_lambda_returns(bootstrap_values, rewards, gammas=1.0, lambda_=lambda_TB)
+
+
+def upgo_loss(
+    target_output: Tensor,
+    rhos: Tensor,
+    action: Tensor,
+    rewards: Tensor,
+    bootstrap_values: Tensor,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """Return the loss of upgoing policy updates, -mean(rho_t (G_t - V(s_t)) log pi(a_t | s_t)), a scalar.
+
+    G_t are the returns of `upgo_returns`. Where an action selects several units, log pi is the sum over the units.
+
+    Args:
+        target_output: `[T, B, A]`, the logits of the policy pi, or `[T, B, U, A]` for U units; the gradient flows
+            through it.
+        rhos: `[T, B]`, importance ratios of the actions, a constant.
+        action: `[T, B]`, or `[T, B, U]`, int64.
+        rewards: `[T, B]`.
+        bootstrap_values: `[T+1, B]`, V(s_0) to V(s_T), a constant.
+        mask: `[T, B, U]`, 0 for units that are not selected; None: all are.
+    """
+    with torch.no_grad():
+        adv_TB = rhos * (upgo_returns(rewards, bootstrap_values) - bootstrap_values[:-1])
+    check_same_shape(target_output=target_output[..., 0], action=action, mask=mask)
+    check_same_shape(rhos=rhos, rewards=rewards, action=action if action.ndim == 2 else action[..., 0])
+    logp = -functional.cross_entropy(target_output.movedim(-1, 1), action, reduction="none")
+    if mask is not None:
+        logp = logp * mask
+    return -(adv_TB * (logp if action.ndim == 2 else logp.sum(-1))).mean()

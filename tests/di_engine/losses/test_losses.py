@@ -13,7 +13,7 @@ from torch.nn.functional import l1_loss
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ding_lite import rl_utils as rl
-from ding_lite.di_engine.losses.vtrace import vtrace_error
+from ding_lite.di_engine.losses.policy_gradient import vtrace_error
 
 T, B, A, D, K, J = 3, 6, 4, 2, 5, 7  # steps, samples, actions, branches or dimensions, quantiles or atoms, targets
 GAMMA = 0.9

@@ -1,4 +1,4 @@
-"""Losses of values by temporal differences, and what they are made of, by hand and against loops."""
+"""Losses of values, and what they are made of, by hand and against loops."""
 
 from __future__ import annotations
 
@@ -12,17 +12,27 @@ from torch.nn import functional
 
 from ding_lite.rl_utils import (
     bdq_nstep_td_error,
+    generalized_lambda_returns,
     inv_symlog,
+    m_q_1step_td_data,
+    m_q_1step_td_error,
+    multistep_forward_view,
     nstep_return,
     nstep_return_data,
     q_1step_td_data,
     q_1step_td_error,
+    q_nstep_sql_td_error,
     q_nstep_td_data,
     q_nstep_td_error,
     q_nstep_td_error_with_rescale,
     q_v_1step_td_data,
     q_v_1step_td_error,
+    soft_value,
     symlog,
+    td_lambda_data,
+    td_lambda_error,
+    upgo_loss,
+    upgo_returns,
     v_1step_td_data,
     v_1step_td_error,
     v_nstep_td_data,
@@ -30,6 +40,8 @@ from ding_lite.rl_utils import (
     value_inv_transform,
     value_transform,
 )
+from tests.rl_utils.test_lambda_returns import REWARD as REWARD_TB
+from tests.rl_utils.test_lambda_returns import VALUE
 
 Q, NEXT_Q = tensor([[1.0, 2.0], [3.0, 4.0]]), tensor([[10.0, 20.0], [30.0, 40.0]])
 V, NEXT_V = tensor([1.0, 4.0]), tensor([20.0, 30.0])  # of the actions 0 and 1, and of 1 and 0
@@ -128,3 +140,125 @@ def test_rescaled_targets_are_transformed_sums() -> None:
     expected = value_transform(reward[0] + 0.7 * reward[1] + following) - q[range(6), action]
     torch.testing.assert_close(error, expected)
     torch.testing.assert_close(loss, expected.square().mean())
+
+
+LOG3, LOG4 = math.log(3), math.log(4)
+SOFT = tensor([[0.0, LOG3], [0.0, LOG3]])  # with temperature 1 the policy is 1/4, 3/4, and the soft value log 4
+
+
+def munchausen(**changes: Any) -> m_q_1step_td_data:
+    base = m_q_1step_td_data(
+        q=Q, target_q=SOFT, next_q=SOFT, act=tensor([0, 1]), reward=tensor([0.5, -1.0]), done=tensor([False, True])
+    )
+    return base._replace(**changes)
+
+
+def naive_munchausen(data: m_q_1step_td_data, gamma: float, tau: float, alpha: float) -> list[float]:
+    """Return the TD errors, as the paper's equation 2 sums them over actions."""
+    errors = []
+    for q, now, after, act, reward, done, *_ in zip(*(x.tolist() for x in data if x is not None), strict=True):
+        policies = []
+        for values in (now, after):
+            weights = [math.exp(value / tau) for value in values]
+            policies.append([weight / sum(weights) for weight in weights])
+        bonus = min(max(tau * math.log(policies[0][act]), -1.0), 0.0)
+        soft = sum(p * (value - tau * math.log(p)) for p, value in zip(policies[1], after, strict=True))
+        errors.append(reward + alpha * bonus + (0.0 if done else gamma * soft) - q[act])
+    return errors
+
+
+def random_munchausen() -> m_q_1step_td_data:
+    gen = torch.Generator().manual_seed(0)
+    q, target_q, next_q = torch.randn(3, 64, 5, generator=gen, dtype=torch.float64)
+    act = torch.randint(5, (64,), generator=gen)
+    reward, weight = torch.randn(2, 64, generator=gen, dtype=torch.float64)
+    return m_q_1step_td_data(q, target_q, next_q, act, reward, torch.rand(64, generator=gen) < 0.3, weight.abs())
+
+
+@pytest.mark.parametrize("tau", [0.1, 0.5])
+def test_munchausen_loss_is_that_of_loops_over_samples_and_actions(tau: float) -> None:
+    data = random_munchausen()
+    loss, error_B, action_gap, clipped_B = m_q_1step_td_error(data, 0.9, tau, 0.7)
+    errors = naive_munchausen(data, 0.9, tau, 0.7)
+    torch.testing.assert_close(error_B, tensor(errors, dtype=torch.float64))
+    assert data.weight is not None
+    weighed = [weight * error**2 for weight, error in zip(data.weight.tolist(), errors, strict=True)]
+    assert loss.item() == pytest.approx(sum(weighed) / 64)
+    gaps = [sorted(values)[-1] - sorted(values)[-2] for values in data.target_q.tolist()]
+    assert action_gap.item() == pytest.approx(sum(gaps) / 64)
+    assert 0 < clipped_B.mean() < 1
+
+
+def of_temperature(**changes: Any) -> q_nstep_td_data:
+    base = q_nstep_td_data(Q, SOFT, tensor([0, 1]), tensor([0, 0]), tensor([0.5, -1.0]), tensor([False, True]))
+    return base._replace(**changes)
+
+
+def test_soft_q_loss_by_hand() -> None:
+    # Gamma 0.5, alpha 1: 0.5 + 0.5 log 4 - 1, and -1 - 4, which ended.
+    loss, error_B, value_B = q_nstep_sql_td_error(of_temperature(), 0.5, 1.0, cum_reward=True)
+    errors = [-0.5 + 0.5 * LOG4, -5.0]
+    torch.testing.assert_close(error_B, tensor(errors))
+    torch.testing.assert_close(value_B, tensor([LOG4, LOG4]))
+    assert loss.item() == pytest.approx((errors[0] ** 2 + 25) / 2)
+
+
+def test_small_temperatures_and_large_values_stay_finite() -> None:
+    assert soft_value(tensor([[1e4, -1e4]]), 0.01).item() == pytest.approx(1e4)
+    data = munchausen(target_q=SOFT * 1e4, next_q=SOFT * 1e4)
+    assert all(torch.isfinite(part).all() for part in m_q_1step_td_error(data, 0.5, 0.03, 0.9))
+
+
+def test_td_lambda_loss_by_hand() -> None:
+    # Returns 4, 4, 4 as above: errors -1, -4, 0. Half the mean of squares: (1 + 16) / 6.
+    value = VALUE.clone().requires_grad_()
+    loss = td_lambda_error(td_lambda_data(value, REWARD_TB), 0.5, 0.5)
+    assert loss.item() == pytest.approx(17 / 6)
+    (gradient,) = torch.autograd.grad(loss, value)
+    torch.testing.assert_close(gradient, tensor([[1.0], [4.0], [0.0], [0.0]]) / 3)  # the returns are constants
+    weighed = td_lambda_error(td_lambda_data(VALUE, REWARD_TB, tensor([3.0])), 0.5, 0.5)
+    assert weighed.item() == pytest.approx(17 / 2)
+
+
+def test_upgo_returns_by_hand() -> None:
+    # s_1: 2 + V(s_2) = 6 < 8, worse than expected: the first return stops, 1 + 8. s_2: 3 + 2 >= 4: 2 + (3 + 2).
+    assert upgo_returns(REWARD_TB, VALUE).flatten().tolist() == [9.0, 7.0, 5.0]
+    assert upgo_returns(REWARD_TB, torch.zeros(4, 1)).flatten().tolist() == [6.0, 5.0, 3.0]  # as good as expected
+
+
+def test_upgo_loss_by_hand() -> None:
+    # Advantages 9 - 5, 7 - 8, 5 - 4, weighed by rho 1, 2, 1/2. Policy 1/4, 3/4; actions 0, 1, 1.
+    logit = tensor([0.0, math.log(3)]).expand(3, 1, 2).clone().requires_grad_()
+    rho, action = tensor([[1.0], [2.0], [0.5]]), tensor([[0], [1], [1]])
+    loss = upgo_loss(logit, rho, action, REWARD_TB, VALUE)
+    weights = [4.0, -2.0, 0.5]
+    logs = [math.log(p) for p in (0.25, 0.75, 0.75)]
+    assert loss.item() == pytest.approx(-sum(w * log for w, log in zip(weights, logs, strict=True)) / 3)
+    (gradient,) = torch.autograd.grad(loss, logit)
+    # of -w log pi(a) / 3 by the first logit: -w (1{a = 0} - 1/4) / 3
+    expected = [-w * (chosen - 0.25) / 3 for w, chosen in zip(weights, (1, 0, 0), strict=True)]
+    torch.testing.assert_close(gradient[:, 0, 0], tensor(expected))
+
+
+def test_upgo_sums_over_the_units_that_an_action_selects() -> None:
+    gen = torch.Generator().manual_seed(0)
+    logit, rho = torch.randn(3, 1, 4, 5, generator=gen), torch.rand(3, 1, generator=gen)
+    action = torch.randint(5, (3, 1, 4), generator=gen)
+    mask = tensor([1.0, 0.0, 1.0, 1.0]).expand(3, 1, 4)
+    parts = [upgo_loss(logit[..., unit, :], rho, action[..., unit], REWARD_TB, VALUE) for unit in (0, 2, 3)]
+    torch.testing.assert_close(upgo_loss(logit, rho, action, REWARD_TB, VALUE, mask), torch.stack(parts).sum())
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: generalized_lambda_returns(VALUE[:-1], REWARD_TB, 0.5, 0.5),
+        lambda: multistep_forward_view(VALUE, REWARD_TB, 0.5, 0.5),
+        lambda: td_lambda_error(td_lambda_data(VALUE[1:], REWARD_TB)),
+        lambda: upgo_returns(REWARD_TB, VALUE[1:]),
+        lambda: upgo_loss(torch.zeros(3, 1, 2), torch.ones(3), torch.zeros(3, 1).long(), REWARD_TB, VALUE),
+    ],
+)
+def test_shapes_of_returns_are_checked(call: Any) -> None:
+    with pytest.raises(ValueError, match="same shape"):
+        call()
