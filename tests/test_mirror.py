@@ -29,7 +29,6 @@ COVERED = {
     "di_engine/test_translation.py": ["di_engine/keys.py", "di_engine/names.py", "di_engine/variants.py"],
     "distributed/test_rpc.py": ["observers/serial_entry_rpc.py"],
     "run/test_serial_entry.py": ["run/experiment.py"],
-    "offline/test_sqil.py": ["offline/serial_entry_sqil.py"],
     "run/test_resume.py": ["run/keeper.py"],
     "reward_model/test_intrinsic.py": ["di_engine/pipelines.py"],
     "actors/test_actors.py": ["actors/actor_process.py"],

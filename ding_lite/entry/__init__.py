@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ding_lite.offline.demo_data import collect_demo_data as collect_demo_data
     from ding_lite.offline.serial_entry_offline import serial_pipeline_bc as serial_pipeline_bc
     from ding_lite.offline.serial_entry_offline import serial_pipeline_offline as serial_pipeline_offline
-    from ding_lite.offline.serial_entry_sqil import serial_pipeline_sqil as serial_pipeline_sqil
+    from ding_lite.offline.serial_entry_offline import serial_pipeline_sqil as serial_pipeline_sqil
     from ding_lite.run.callbacks import Callback as Callback
     from ding_lite.run.callbacks import League as League
     from ding_lite.run.pipelines import find_pipeline as find_pipeline

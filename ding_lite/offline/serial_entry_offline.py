@@ -1,4 +1,4 @@
-"""The pipeline that learns from a data set, under two names."""
+"""The pipeline that learns from a data set, under two names, and DI-engine's name for runs with `sqil.py`."""
 
 from __future__ import annotations
 
@@ -10,18 +10,23 @@ from typing import Any
 
 from torch import nn
 
+from ding_lite.config import read_pair
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.offline.dataset import OfflineDataset, read_dataset
+from ding_lite.offline.demo_data import collect_demo_data
 from ding_lite.offline.loader import OfflineLoader
 from ding_lite.policy import Policy
 from ding_lite.run.callbacks import Callback
 from ding_lite.run.experiment import Experiment, NoEnvironments, Source
+from ding_lite.run.serial_entry import serial_pipeline
 from ding_lite.run.setup import RunSetup, policy_process, prepare_run
+from ding_lite.utils.key import get_key, show
 from ding_lite.utils.ranks.collectives import allreduce_data, get_rank, get_world_size, on_every_rank
 from ding_lite.utils.ranks.interrupt import InterruptGuard
 from ding_lite.utils.ranks.meeting import describe_values
 from ding_lite.utils.registry import ConfigError
 
+EXPERT_STEPS = 10_000  # env steps that an expert's policy plays for `serial_pipeline_sqil`
 AGREE_PERIOD = 0.5  # seconds between two collectives in which the ranks agree whether to stop
 
 
@@ -91,6 +96,43 @@ def serial_pipeline_bc(
     """
     data = [] if data_path is None else [f"policy.collect.data_path={data_path}"]
     return learn_offline(input_cfg, seed, None, model, max_iter, [*overrides, *data], callbacks)
+
+
+def serial_pipeline_sqil(
+    input_cfg: str | tuple[dict[str, Any], dict[str, Any]],
+    expert: str | tuple[dict[str, Any], dict[str, Any]] | None = None,
+    seed: int | None = None,
+    env_setting: Sequence[Any] | None = None,
+    model: nn.Module | None = None,
+    expert_model: nn.Module | None = None,
+    max_train_iter: int = int(1e10),
+    max_env_step: int = int(1e10),
+    *,
+    overrides: Sequence[str] = (),
+    callbacks: Sequence[Callback] = (),
+) -> Policy:
+    """Train with `serial_pipeline` and the replay buffer 'sqil', see `SQILReplayBuffer`.
+
+    `expert` is the expert's data set, used instead of the config's `policy.other.replay_buffer.data_path`; or as in
+    DI-engine the expert's config, itself or the path of its Python file. `EXPERT_STEPS` env steps of its policy are
+    then recorded in `EXP_NAME_expert.npz`, with the weights of `expert_model`, of the checkpoint
+    `policy.collect.model_path` of `input_cfg`, or of the expert's best checkpoint. The other arguments, the return
+    value and the errors are those of `serial_pipeline`.
+    """
+    if not isinstance(expert, str | tuple | list | None):
+        raise ConfigError(f"serial_pipeline_sqil: expected the expert's data set or its config, got {show(expert)}.")
+    data_path = expert if isinstance(expert, str) and not expert.endswith(".py") else None
+    if expert is not None and data_path is None:
+        main, _ = read_pair(input_cfg)
+        data_path = f"{main.get('exp_name', 'default')}_expert.npz"
+        weights = None if expert_model is not None else get_key(main, "policy.collect.model_path")
+        collect_demo_data(expert, seed, EXPERT_STEPS, data_path, env_setting, expert_model, state_dict_path=weights)
+    buffer = {"type": "sqil", "data_path": data_path}
+    given = [f"policy.other.replay_buffer.{key}={value}" for key, value in buffer.items() if value is not None]
+    given = [*overrides, *given]
+    return serial_pipeline(
+        input_cfg, seed, env_setting, model, max_train_iter, max_env_step, overrides=given, callbacks=callbacks
+    )
 
 
 class BatchFeed(NoEnvironments):

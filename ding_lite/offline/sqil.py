@@ -32,16 +32,7 @@ OWN = ("index", "traj_flag")  # columns of replay that no loss reads
 class SQILReplayBuffer(UniformReplayBuffer):
     """Uniform replay of transitions, in whose batches every second sample is an expert's.
 
-    Args:
-        replay_buffer_size: see `UniformReplayBuffer`, as for all other arguments.
-        num_envs: N.
-        data_path: the expert's data set.
-        data_type: see `read_dataset`.
-        action_units: see `read_dataset`.
-        seed: seed of all draws.
-        nstep: largest number of rewards to sum.
-        gamma: discount per env step.
-        **options: further arguments of `UniformReplayBuffer`.
+    `data_path`, `data_type` and `action_units` are arguments of `read_dataset`, the others of `UniformReplayBuffer`.
 
     Raises:
         ConfigError: there is no data set, or the discount has a schedule.

@@ -29,7 +29,7 @@ PIPELINES = {
     "serial_pipeline_bc": Pipeline("offline.serial_entry_offline", "bc", "from a data set, without playing"),
     "serial_pipeline_rpc": Pipeline("observers.serial_entry_rpc", "rpc", "on-policy, from what observers play"),
     "serial_pipeline_sqil": Pipeline(
-        "offline.serial_entry_sqil", "serial_sqil", "from a replay buffer and an expert's data"
+        "offline.serial_entry_offline", "serial_sqil", "from a replay buffer and an expert's data"
     ),
 }
 # Names for the option `-m`, with those of DI-engine that are other ones.

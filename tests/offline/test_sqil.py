@@ -12,7 +12,7 @@ import torch
 
 from ding_lite.entry import serial_pipeline, serial_pipeline_sqil
 from ding_lite.offline.files import write_columns
-from ding_lite.offline.serial_entry_sqil import EXPERT_STEPS
+from ding_lite.offline.serial_entry_offline import EXPERT_STEPS
 from ding_lite.utils.registry import ConfigError
 from ding_lite.worker import DatasetError, SQILReplayBuffer, read_dataset
 from tests.policy.helpers import same_tree
