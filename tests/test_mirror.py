@@ -26,7 +26,7 @@ COVERED = {
     "cli/test_main.py": ["cli/parsers.py"],
     "cli/test_new.py": ["cli/configs.py", "cli/starter.py"],
     "config/test_config.py": ["config/schema.py", "config/user.py"],
-    "di_engine/test_translation.py": ["di_engine/keys.py", "di_engine/names.py", "di_engine/variants.py"],
+    "di_engine/test_translation.py": ["di_engine/keys.py", "di_engine/variants.py"],
     "distributed/test_rpc.py": ["observers/serial_entry_rpc.py"],
     "run/test_serial_entry.py": ["run/experiment.py"],
     "run/test_resume.py": ["run/keeper.py"],

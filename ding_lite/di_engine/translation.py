@@ -13,8 +13,15 @@ from ding_lite.config.checks import LOOP_KEYS
 from ding_lite.config.schema import ENCODER, UNSET, Schema, config_schema, find_class, plain
 from ding_lite.config.shapes import check_action_space
 from ding_lite.config.user import apply_overrides, import_modules, nest
-from ding_lite.di_engine.keys import IGNORED_KEYS, REDUNDANT_KEYS, RENAMED_KEYS, SCHEDULERS, given_action_spaces
-from ding_lite.di_engine.names import NAMES, rename_type
+from ding_lite.di_engine.keys import (
+    IGNORED_KEYS,
+    NAMES,
+    REDUNDANT_KEYS,
+    RENAMED_KEYS,
+    SCHEDULERS,
+    given_action_spaces,
+    rename_type,
+)
 from ding_lite.di_engine.variants import choose_variant, translate_d4rl
 from ding_lite.utils.key import SECTION, get_key, matches, merge_keys, pop_key, set_key, show, show_value
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError

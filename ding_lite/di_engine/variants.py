@@ -11,8 +11,7 @@ import re
 from typing import Any
 
 from ding_lite.config.schema import BUFFER
-from ding_lite.di_engine.keys import expand, given_action_spaces
-from ding_lite.di_engine.names import rename_type
+from ding_lite.di_engine.keys import expand, given_action_spaces, rename_type
 from ding_lite.utils.key import get_key, pop_key, set_key, show
 from ding_lite.utils.registry import ConfigError
 

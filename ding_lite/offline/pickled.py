@@ -20,16 +20,14 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 
+from ding_lite.offline.dataset import NAMES
 from ding_lite.offline.files import DatasetError, flatten
+from ding_lite.utils.tree import tree_map
 
 NUMBERS = re.compile(r"[|<>=]?(b1|[iu][1248]|f[248])")
+NEEDED = ("obs", "action", "reward")
 DEPTH = 8  # levels of containers: episodes, transitions, parts of observations
-# D4RL's names of columns, and ours.
-COLUMNS = {
-    "observations": "obs", "actions": "action", "rewards": "reward", "next_observations": "next_obs",
-    "terminals": "done", "dones": "done", "timeouts": "traj_flag",
-}  # fmt: skip
-KNOWN = ("obs", "action", "reward", "next_obs", "done", "traj_flag")
+COLUMNS = {other: name for name, others in NAMES.items() for other in others}
 
 
 class RefusedError(Exception):
@@ -211,37 +209,28 @@ def _get(transition: dict[str, Any], name: str) -> Any:
 def _rename(columns: dict[str, Any]) -> dict[str, Any]:
     """Return the columns of a recording under our names."""
     if not isinstance(columns, dict):
-        raise TypeError(f"expected dicts of {', '.join(KNOWN[:3])}, got {type(columns).__name__}")
+        raise TypeError(f"expected dicts of {', '.join(NEEDED)}, got {type(columns).__name__}")
     named = {COLUMNS.get(name, name): value for name, value in columns.items() if value is not None}
-    if missing := [name for name in KNOWN[:3] if name not in named]:
-        raise ValueError(f"expected dicts of {', '.join(KNOWN[:3])}, one lacks '{missing[0]}'")
-    return {name: named[name] for name in KNOWN if name in named}
+    if missing := [name for name in NEEDED if name not in named]:
+        raise ValueError(f"expected dicts of {', '.join(NEEDED)}, one lacks '{missing[0]}'")
+    return {name: named[name] for name in NAMES if name in named}
 
 
 def _join_columns(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    names = [name for name in KNOWN if any(name in part for part in parts)]
+    names = [name for name in NAMES if any(name in part for part in parts)]
     if partial := [name for name in names if not all(name in part for part in parts)]:
         raise ValueError(f"only some of its dicts have '{partial[0]}'")
-    return {name: _join([part[name] for part in parts]) for name in names}
+    chosen = [{name: part[name] for name in names} for part in parts]
+    return tree_map(lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves]), *chosen)
 
 
 def _stack(transitions: Sequence[Any]) -> dict[str, Any]:
     """Return the columns of a list of transitions; rewards and ends have one number for each."""
     rows = [_rename(one) for one in transitions]
-    columns = _join_columns([_add_row(row) for row in rows])
+    columns = _join_columns([tree_map(lambda leaf: np.asarray(leaf)[None], row) for row in rows])
     for name in {"reward", "done", "traj_flag"}.intersection(columns):
         columns[name] = np.asarray(columns[name]).reshape(len(rows), -1)[:, 0]  # DI-engine's n-step rewards: the first
     action = columns.get("action")
     if isinstance(action, np.ndarray) and action.dtype.kind == "i" and action.shape[1:] == (1,):
         columns["action"] = action[:, 0]  # a label, which DI-engine records as a list of one
     return columns
-
-
-def _add_row(value: Any) -> Any:
-    return {key: _add_row(part) for key, part in value.items()} if isinstance(value, dict) else np.asarray(value)[None]
-
-
-def _join(parts: Sequence[Any]) -> Any:
-    if isinstance(parts[0], dict):
-        return {key: _join([part[key] for part in parts]) for key in parts[0]}
-    return np.concatenate([np.asarray(part) for part in parts])

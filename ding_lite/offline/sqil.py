@@ -19,6 +19,7 @@ import torch
 
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.offline.dataset import read_dataset
+from ding_lite.policy.common_keys import IMITATION_KEYS
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import BUFFER_REGISTRY, ConfigError
 from ding_lite.utils.schedule import Scheduled
@@ -41,13 +42,8 @@ class SQILReplayBuffer(UniformReplayBuffer):
 
     config: ClassVar[dict[str, Any]] = dict(
         data_path=Key("", "the expert's data set: a file, a directory or a Minari id"),
-        data_type=Key("", "'hdf5', 'npz', 'npy' or 'minari'; empty: determined by the path's ending"),
-        action_units=Key(
-            "",
-            "units of the data set's actions: 'env', the environment's own; 'policy', those of env.act_scale and "
-            "choices from 0; empty: as the data set says",
-            choices=("", "env", "policy"),
-        ),
+        data_type=IMITATION_KEYS["collect"]["data_type"],
+        action_units=IMITATION_KEYS["collect"]["action_units"],
     )
 
     sampler: UniformSampler
