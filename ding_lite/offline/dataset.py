@@ -40,16 +40,11 @@ REWARD_SHIFTS = {"iql_antmaze": (1.0, 1.0), "cql_antmaze": (0.5, 4.0), "antmaze"
 class OfflineDataset(torch.utils.data.Dataset[Any]):
     """A data set of n-step transitions, gathered from columns with one vectorised copy per column.
 
-    A transition is a dict with `obs`, `action` and, if the columns exist:
-
-    * `reward`: the discounted sum of up to `nstep` rewards; it ends where the trajectory is cut.
-    * `done`: whether the last summed step was terminal.
-    * `next_obs`: the observation after the last summed step; it is meaningless if `done`.
-    * `value_gamma`: the discount of the value of `next_obs`.
-    * all other columns, unchanged.
+    A transition is a dict with `obs`, `action` and, if the columns exist: `reward`, the discounted sum of up to `nstep`
+    rewards, which ends where the trajectory is cut; `done`, whether the last summed step was terminal; `next_obs` after
+    that step, meaningless if `done`; `value_gamma`, the discount of its value; and all other columns, unchanged.
 
     A row without a known next observation cannot start a transition, and sums end before it. A terminal row needs none.
-
     Give a `DataLoader` over it `collate_fn=lambda batch: batch`, because `__getitems__` already collates.
 
     Args:
@@ -106,11 +101,11 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         ends_R = self._ends(exactly=nstep > 1 or self._reward_norm == "iql_locomotion")
         cut_R, unknown_R = ends_R, torch.zeros_like(ends_R)  # unknown: rows whose next observation the file lacks
         if "next_obs" not in self.columns:
-            unknown_R = ends_R & ~torch.cat([self._padding()[1:], ~ends_R[-1:]])
+            unknown_R = ends_R & ~torch.cat([self._flag(PADDING)[1:], ~ends_R[-1:]])
             needed_R = unknown_R if ignore_done else unknown_R & ~done_R
             self._start = (~needed_R).nonzero().squeeze(1) if needed_R.any() else None
             cut_R = ends_R | torch.cat([needed_R[1:], ends_R[-1:]])
-            self._has_successors = not (unknown_R & ~self._padding()).any()
+            self._has_successors = not (unknown_R & ~self._flag(PADDING)).any()
         if "reward" not in self.columns:
             return
         last_R, self._now["reward"], self._now["value_gamma"] = _sum_rewards(self._rewards(ends_R), cut_R, nstep, gamma)
@@ -130,7 +125,7 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         if kind in REWARD_SHIFTS:
             shift, factor = REWARD_SHIFTS[kind]
             return (reward_R - shift) * factor
-        step_R = ~self._padding()
+        step_R = ~self._flag(PADDING)
         if kind == "normalize":
             known = reward_R[step_R].double()
             shift, spread = known.mean().item(), known.std(correction=0).item()
@@ -148,15 +143,10 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
 
         If not `exactly`, an end that only the next row's observation shows may be missing.
         """
-        columns = self.columns
-        ends_R = columns["done"].clone()
-        for flag in ("traj_flag", PADDING):
-            if flag in columns:
-                ends_R |= columns[flag]
+        columns, ends_R = self.columns, self._flag("done") | self._flag("traj_flag") | self._flag(PADDING)
         ends_R[-1] = True
         if exactly and "next_obs" in columns and "traj_flag" not in columns:  # observations show the cuts
-            pairs = zip(tree_leaves(columns["obs"]), tree_leaves(columns["next_obs"]), strict=True)
-            for obs, next_obs in pairs:
+            for obs, next_obs in zip(tree_leaves(columns["obs"]), tree_leaves(columns["next_obs"]), strict=True):
                 ends_R[:-1] |= (obs[1:] != next_obs[:-1])[:, None].flatten(1).any(1)
         return ends_R
 
@@ -166,8 +156,8 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         A trajectory that the recording cut is not finished: the column `unfinished` is true, or the file ends without
         a flag. What is not recorded of it would be missing in its return.
         """
-        open_R = self.columns.get(UNFINISHED, torch.zeros_like(self.columns["done"])).clone()
-        open_R[-1] |= not any(self.columns[flag][-1] for flag in ("done", "traj_flag") if flag in self.columns)
+        open_R = self._flag(UNFINISHED).clone()
+        open_R[-1] |= ~(self._flag("done") | self._flag("traj_flag"))[-1]
         finished_R = ~open_R[last_R]
         if not finished_R.any():
             raise DatasetError(
@@ -176,8 +166,9 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
             )
         return finished_R
 
-    def _padding(self) -> Tensor:
-        return self.columns.get(PADDING, torch.zeros(count_rows(self.columns), dtype=torch.bool))
+    def _flag(self, name: str) -> Tensor:
+        """Return one of the `FLAGS`, `[R]`, which is False everywhere without a column."""
+        return self.columns.get(name, torch.zeros(count_rows(self.columns), dtype=torch.bool))
 
     def __len__(self) -> int:
         return count_rows(self.columns) if self._start is None else len(self._start)
@@ -185,22 +176,16 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
     @property
     def left_out(self) -> int:
         """The number of env steps that start no sample, because something is not known of what followed them."""
-        return int((~self._padding()).sum()) - len(self)
+        return int((~self._flag(PADDING)).sum()) - len(self)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         return tree_map(lambda leaf: leaf[0], self.gather(torch.tensor([index])))
 
     def __getitems__(self, indices: Sequence[int] | Tensor) -> dict[str, Any]:
-        """Return transitions `[B, ...]`."""
         return self.gather(torch.as_tensor(indices))
 
     def gather(self, index_B: Tensor, out: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return transitions `[B, ...]`.
-
-        Args:
-            index_B: their numbers.
-            out: tensors `[B, ...]` to write them to; None: new tensors.
-        """
+        """Return the transitions `[B, ...]` of these numbers; write them to the tensors `out`, if given."""
         row_B = index_B if self._start is None else self._start[index_B]
         batch = {key: self._take(key, column, row_B, out and out[key]) for key, column in self._now.items()}
         if self._next is not None:
@@ -222,10 +207,10 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
 
     def observations(self) -> Iterator[Any]:
         """Yield the observations of all rows except padding, in parts `[R, ...]`, as the policy sees them."""
-        for start in range(0, count_rows(self.columns), ROWS_AT_ONCE):
+        kept_R = ~self._flag(PADDING)
+        for start in range(0, len(kept_R), ROWS_AT_ONCE):
             part = slice(start, start + ROWS_AT_ONCE)
-            kept = ~self.columns[PADDING][part] if PADDING in self.columns else slice(None)
-            yield self._converted(tree_map(lambda column: column[part][kept], self.columns["obs"]))  # noqa: B023
+            yield self._converted(tree_map(lambda column: column[part][kept_R[part]], self.columns["obs"]))  # noqa: B023
 
     def fit(
         self,
@@ -237,14 +222,9 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
     ) -> None:
         """Compare the columns with an environment's spaces, and convert the actions to the policy's units.
 
-        Observations as the environment returns them, such as labels, are converted in each batch.
-
-        Args:
-            observation_space: the observations of the policy.
-            units: the units of the environment's actions.
-            env_space: the observations of the environment; None: unknown.
-            layout: `env.image_layout`.
-            ignore_done: whether the policy bootstraps at terminal states too.
+        Observations as the environment returns them, such as labels, are converted in each batch: `observation_space`
+        is that of the policy, `env_space` that of the environment, or None if it is unknown, and `layout` its
+        `env.image_layout`. `ignore_done` says whether the policy bootstraps at terminal states too.
 
         Raises:
             DatasetError: shapes or keys differ, an observation or an action is not in its space, or the units of the
@@ -257,8 +237,8 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
                 f"'{self.source}' has no column next_obs: add it, or set ignore_done=False."
             )
         forms = observation_forms(observation_space, env_space, layout, units.env_space)
-        found = next((form for form in forms if _has_form(self.columns.get("obs"), form[0])), (observation_space, None))
-        space, convert = found
+        obs = self.columns.get("obs")
+        space, convert = next((form for form in forms if _has_form(obs, form[0])), (observation_space, None))
         for key in ("obs", "next_obs"):
             if key in self.columns:
                 self._check_space(key, self.columns[key], space)
@@ -324,8 +304,7 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
             slack = ROUNDING * np.where(space.bounded_below & space.bounded_above, high - low, 1.0)
         elif column.is_floating_point():
             raise self._fault(key, f"whole numbers for {space}", str(column.dtype))
-        if PADDING in self.columns:
-            column = column[~self.columns[PADDING]]
+        column = column[~self._flag(PADDING)]
         least, most = (reduce(column, 0).numpy() for reduce in (torch.amin, torch.amax))
         if (least < low - slack).any() or (most > high + slack).any():
             advice = " If they are in the environment's units, set policy.collect.action_units='env'."
@@ -340,9 +319,7 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         mask = obs[MASK]
         if env_actions is not None:  # the masks of several choices may be joined
             mask = torch.from_numpy(mask_side(MultiBinary(mask.shape[1:]), env_actions)[1](mask.numpy()))
-        row_M = torch.arange(len(action))
-        if PADDING in self.columns:
-            row_M = row_M[~self.columns[PADDING]]
+        row_M = (~self._flag(PADDING)).nonzero().squeeze(1)
         allowed = mask[row_M].gather(-1, action[row_M][..., None]).squeeze(-1) != 0
         forbidden_M = ~allowed.view(len(row_M), -1).all(-1)
         if forbidden_M.any():
@@ -402,25 +379,18 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
 class SequenceDataset(OfflineDataset):
     """A data set of pieces of trajectories `[B, K, ...]`, which start at any step and end at most with the trajectory.
 
-    A piece has `obs` and `action`, and `[B, K]`:
+    A piece has `obs`, `action`, and `[B, K]`: `rtg`, the sum of the rewards from the step to the end of its trajectory,
+    in the data set's units; `timestep`, the step's number in its trajectory, from 0; and `valid`, False after the end
+    of the trajectory, where the last step is repeated. An unfinished trajectory, whose return is unknown, is left out.
 
-    * `rtg`: the sum of the rewards from the step to the end of its trajectory, in the data set's units.
-    * `timestep`: the number of the step in its trajectory, from 0.
-    * `valid`: False after the end of the trajectory, where the last step is repeated.
-
-    An unfinished trajectory, whose return is not known, is left out.
-
-    Args:
-        columns: see `OfflineDataset`; `next_obs` only shows the ends of trajectories, if there is no `traj_flag`.
-        length: K.
-        source: the data set's name in messages.
-        action_units: see `OfflineDataset`.
+    `length` is K, the others are arguments of `OfflineDataset`; without `traj_flag`, `next_obs` shows where
+    trajectories end.
     """
 
     def __init__(self, columns: dict[str, Any], length: int, source: str = "columns", action_units: str = "") -> None:
         super().__init__(columns, source=source, action_units=action_units)
         columns, row_R = self.columns, torch.arange(len(self.columns["done"]))
-        padding_R, ends_R = self._padding(), self._ends(exactly=True)
+        padding_R, ends_R = self._flag(PADDING), self._ends(exactly=True)
         ends_R[:-1] |= padding_R[1:]
         first_R = torch.where(torch.cat([torch.ones(1, dtype=torch.bool), ends_R[:-1]]), row_R, 0).cummax(0).values
         self._last_R = _last_rows(ends_R)

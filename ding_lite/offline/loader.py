@@ -99,20 +99,18 @@ class OfflineLoader:
 
     In every epoch the data set is shuffled anew, and the ranks see disjoint parts of it, each transition at most once.
     All ranks have the same number of batches of the same sizes. The last batch of an epoch may be smaller. If the
-    number of transitions is not a multiple of the number of ranks, the remainder is left out, a different one in each
-    epoch.
+    number of transitions is not a multiple of the number of ranks, a remainder is left out, another one in each epoch.
 
     Args:
-        dataset: the transitions, the same on every rank.
+        dataset: the transitions, as `seed` the same on every rank.
         batch_size: transitions per batch and rank.
-        seed: seed of the shuffling, the same on every rank.
+        seed: seed of the shuffling.
         num_workers: number of processes that load ahead; 0: this process gathers the batches.
         device: device of the batches.
 
     Attributes:
         batches_per_epoch: batches of this rank in an epoch.
-        epoch: number of completed epochs.
-        position: number of batches taken in the current epoch.
+        epoch, position: completed epochs, and batches taken in the current one.
         waited: seconds that training has waited for data.
 
     Raises:
@@ -248,8 +246,8 @@ class OfflineLoader:
         self.epoch, self.position = state["epoch"], state["position"]
 
     def _layout(self) -> dict[str, int]:
-        layout = {"transitions": len(self._dataset), "batch_size": self._batch_size}
-        return layout | {"processes": self._sampler.num_replicas, "seed": self._seed}
+        sizes = {"transitions": len(self._dataset), "batch_size": self._batch_size}
+        return sizes | {"processes": self._sampler.num_replicas, "seed": self._seed}
 
 
 class Guard:

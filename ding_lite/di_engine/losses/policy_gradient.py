@@ -21,43 +21,28 @@ from ding_lite.rl_utils.policy_gradient import clipped_objective, squared_value_
 from ding_lite.rl_utils.ppo import pretrained_kl
 from ding_lite.rl_utils.vtrace import vtrace_advantage, vtrace_nstep_return
 
-
-class pg_data(NamedTuple):  # noqa: N801 (DI-engine's name, like those below)
-    """Input of `pg_error`. The gradient flows through `logit`; the other fields are constants.
-
-    Attributes:
-        logit: output of the learning policy.
-        action: actions taken at t.
-        return_: `[B]`, discounted sums of the rewards from t on, or any other factor of log pi.
-    """
-
-    logit: Logit
-    action: Action
-    return_: Tensor
-    weight: Tensor | None = None
+pg_data = namedtuple("pg_data", "logit action return_ weight", defaults=[None])
 
 
 class pg_loss(NamedTuple):  # noqa: N801
-    """Scalar losses: total = policy_loss - entropy_weight entropy_loss.
-
-    Attributes:
-        policy_loss: the loss of the policy.
-        entropy_loss: the mean entropy of the policy, in nats.
-    """
+    """Scalar losses: total = policy_loss - entropy_weight entropy_loss, the mean entropy of the policy, in nats."""
 
     policy_loss: Tensor
     entropy_loss: Tensor
 
 
 def pg_error(data: pg_data) -> pg_loss:
-    """Return the loss of the policy, -mean(w R log pi(a)), and the mean entropy, mean(w H(pi))."""
+    """Return the loss of the policy, -mean(w R log pi(a)), and the mean entropy, mean(w H(pi)).
+
+    `return_` is R, `[B]`, a sum of rewards, or any other factor of log pi. The gradient flows through `logit`.
+    """
     logit, action, return_, weight = data
     logp, entropy = log_prob_entropy(logit, action)
     check_same_shape(log_prob=logp, return_=return_, weight=weight)
     return pg_loss(-weighted_mean(logp * return_, weight), weighted_mean(entropy, weight))
 
 
-class a2c_data(NamedTuple):  # noqa: N801
+class a2c_data(NamedTuple):  # noqa: N801 (DI-engine's name, like those below)
     """Input of `a2c_error`. The gradient flows through `logit` and `value`; the other fields are constants.
 
     Attributes:
@@ -77,13 +62,7 @@ class a2c_data(NamedTuple):  # noqa: N801
 
 
 class ppo_loss(NamedTuple):  # noqa: N801
-    """Scalar losses: total = policy_loss + value_weight value_loss - entropy_weight entropy_loss.
-
-    Attributes:
-        policy_loss: the loss of the policy.
-        value_loss: the loss of the value.
-        entropy_loss: the mean entropy of the policy, in nats.
-    """
+    """Scalar losses: total = policy_loss + value_weight value_loss - entropy_weight entropy_loss, as in `pg_loss`."""
 
     policy_loss: Tensor
     value_loss: Tensor
@@ -156,11 +135,7 @@ ppo_policy_loss = pg_loss
 
 
 class ppo_loss_with_kl(ppo_loss):  # noqa: N801
-    """`ppo_loss` for data with `logit_pretrained`, a tuple of the same three losses.
-
-    Attributes:
-        kl_div: what `pretrained_kl` returns.
-    """
+    """`ppo_loss` for data with `logit_pretrained`, a tuple of the same three losses; `kl_div` is of `pretrained_kl`."""
 
     kl_div: Tensor
 

@@ -160,24 +160,7 @@ def q_1step_td_error(data: q_1step_td_data, gamma: float, criterion: Criterion =
     return q_nstep_td_error(q_nstep_td_data._make(data), gamma, cum_reward=True, criterion=criterion)[0]
 
 
-class q_v_1step_td_data(NamedTuple):  # noqa: N801
-    """Input of `q_v_1step_td_error`.
-
-    Attributes:
-        q: `[B, A]`, or `[B, M, A]`, Q(s, .); the gradient flows through it.
-        v: `[B]`, or `[B, M]`, V(s').
-        act: `[B]`, or `[B, M]`, integer actions taken in s.
-        reward: `[B]`.
-        done: `[B]`, true where s' is terminal.
-        weight: shaped like `act`, importance weights; None: all are 1.
-    """
-
-    q: Tensor
-    v: Tensor
-    act: Tensor
-    reward: Tensor
-    done: Tensor
-    weight: Tensor | None = None
+q_v_1step_td_data = namedtuple("q_v_1step_td_data", "q v act reward done weight", defaults=[None])
 
 
 def q_v_1step_td_error(
@@ -185,34 +168,25 @@ def q_v_1step_td_error(
 ) -> tuple[Tensor, Tensor]:
     """Return the loss of Q(s, a) against r + gamma (1 - done) V(s'), as discrete soft actor-critic needs it.
 
-    The second result is the criterion of each sample, shaped like `act`, detached.
+    The gradient flows through `q`, Q(s, .), `[B, A]`, or with several agents `[B, M, A]`. `v` is V(s'), shaped as the
+    integers `act` and the weights: `[B]`, or `[B, M]`. `reward` and `done` are `[B]`. The second result is the
+    criterion of each sample, shaped like `act`, detached.
     """
     check_same_shape(q=data.q[..., 0], v=data.v, act=data.act, weight=data.weight)
     return _one_step_error(pick(data.q, data.act), data.v, data, gamma, criterion)
 
 
-class v_1step_td_data(NamedTuple):  # noqa: N801
-    """Input of `v_1step_td_error`.
-
-    Attributes:
-        v: `[B]`, or `[B, M]`, V(s); the gradient flows through it.
-        next_v: shaped like `v`, V(s').
-        reward: `[B]`, or shaped like `v`.
-        done: shaped like `reward`, true where s' is terminal; None: nowhere.
-        weight: shaped like `v`, importance weights; None: all are 1.
-    """
-
-    v: Tensor
-    next_v: Tensor
-    reward: Tensor
-    done: Tensor | None = None
-    weight: Tensor | None = None
+v_1step_td_data = namedtuple("v_1step_td_data", "v next_v reward done weight", defaults=[None, None])
 
 
 def v_1step_td_error(
     data: v_1step_td_data, gamma: float, criterion: Criterion = functional.mse_loss
 ) -> tuple[Tensor, Tensor]:
-    """Return the loss of V(s) against r + gamma (1 - done) V(s'), and the criterion of each sample, detached."""
+    """Return the loss of V(s) against r + gamma (1 - done) V(s'), and the criterion of each sample, detached.
+
+    The gradient flows through `v`, V(s), `[B]` or `[B, M]`. `next_v`, V(s'), and the weights have its shape, `reward`
+    and `done` too, or `[B]`. Without `done`, no s' is terminal.
+    """
     check_same_shape(v=data.v, next_v=data.next_v, weight=data.weight)
     return _one_step_error(data.v, data.next_v, data, gamma, criterion)
 
@@ -231,18 +205,7 @@ def _one_step_error(
     return weighted_mean(values, data.weight), values.detach()
 
 
-class nstep_return_data(NamedTuple):  # noqa: N801
-    """Rewards and the value after them, input of `nstep_return`.
-
-    Attributes:
-        reward: `[T, B]`, the rewards r_t to r_{t+T-1}.
-        next_value: `[B]`, V(s_{t+T}).
-        done: `[B]`, true where s_{t+T} is terminal.
-    """
-
-    reward: Tensor
-    next_value: Tensor
-    done: Tensor
+nstep_return_data = namedtuple("nstep_return_data", "reward next_value done")
 
 
 def nstep_return(
@@ -250,8 +213,8 @@ def nstep_return(
 ) -> Tensor:
     """Return the discounted sums of the rewards of T steps of the same trajectory, sum_k gamma^k r_{t+k}, `[B]`.
 
-    With `nstep_return_data` instead of the rewards `[T, B]`, gamma^T (1 - done) V(s_{t+T}) is added. `nstep` is T, as a
-    check; None: any number of rewards.
+    With `nstep_return_data` instead of the rewards `[T, B]`, gamma^T (1 - done) V(s_{t+T}) is added, where V is its
+    `next_value` `[B]` and `done` is `[B]`. `nstep` is T, as a check; None: any number of rewards.
 
     Raises:
         ValueError: there are not `nstep` rewards.
@@ -267,23 +230,7 @@ def nstep_return(
     return sum_B + discount_B * data.next_value.masked_fill(data.done.bool(), 0.0)
 
 
-class v_nstep_td_data(NamedTuple):  # noqa: N801
-    """Input of `v_nstep_td_error`.
-
-    Attributes:
-        v: `[B]`, V(s_t); the gradient flows through it.
-        next_n_v: `[B]`, V(s_{t+n}).
-        reward: `[T, B]`, rewards of the n steps.
-        done: `[B]`, true where the n steps ended in a terminal state.
-        value_gamma: `[B]` or a number, discount of V(s_{t+n}); None: gamma^n.
-    """
-
-    v: Tensor
-    next_n_v: Tensor
-    reward: Tensor
-    done: Tensor
-    weight: Tensor | None = None
-    value_gamma: Tensor | float | None = None
+v_nstep_td_data = namedtuple("v_nstep_td_data", "v next_n_v reward done weight value_gamma", defaults=[None, None])
 
 
 def v_nstep_td_error(
@@ -291,7 +238,8 @@ def v_nstep_td_error(
 ) -> tuple[Tensor, Tensor]:
     """Return the loss of V(s_t) against sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) V(s_{t+n}).
 
-    The second result is the criterion of each sample, `[B]`, detached.
+    The gradient flows through `v`, V(s_t), `[B]`. `next_n_v`, V(s_{t+n}), and `done` are `[B]`, `reward` is `[T, B]`,
+    and `value_gamma` a number or `[B]`. The second result is the criterion of each sample, `[B]`, detached.
     """
     v, next_n_v, reward, done, weight, value_gamma = data
     gamma_B = value_gamma if isinstance(value_gamma, Tensor) else None
