@@ -203,8 +203,7 @@ class ActorCollector(NoEnvironments):
     def _wait(self, rollouts: Sequence[Rollout]) -> None:
         heartbeat("collect")
         seats = [seat for rollout in rollouts for seat in rollout.seats]
-        refs = [seat.ref for seat in seats if seat.answer is None and seat.ref is not None]
-        if refs:
+        if refs := [seat.ref for seat in seats if seat.answer is None and seat.ref is not None]:
             self._ray.wait(refs, num_returns=1, timeout=LOOK_PERIOD)
         else:
             time.sleep(LOOK_PERIOD)
@@ -312,10 +311,8 @@ class ActorCollector(NoEnvironments):
         self._sums = Counter()
         if not sums["blocks"]:
             return {}
-        return {
-            "actors/lag": sums["lag"] / sums["blocks"],
-            "actors/env_step_per_second": sums["env_step"] / max(sums["seconds"], 1e-9),
-        }
+        pace = sums["env_step"] / max(sums["seconds"], 1e-9)
+        return {"actors/lag": sums["lag"] / sums["blocks"], "actors/env_step_per_second": pace}
 
     # Checkpoints.
 
@@ -331,18 +328,9 @@ class ActorCollector(NoEnvironments):
             for seat in rollout.seats:
                 block = tree_map(torch.from_numpy, tree_map(np.copy, seat.answer["block"]))
                 running[seat] = {"order": order, "version": rollout.version, "answer": seat.answer | {"block": block}}
-        return {
-            "actors": [
-                {
-                    "state": self._ask_state(seat),
-                    "last_obs": seat.last_obs,
-                    "cut": list(seat.cut),
-                    "rollout": running.get(seat),
-                }
-                for seat in self._seats
-            ],
-            "num_envs": self._num_envs,
-        }
+        own = [{"last_obs": seat.last_obs, "cut": list(seat.cut), "rollout": running.get(seat)} for seat in self._seats]
+        actors = [{"state": self._ask_state(seat), **each} for seat, each in zip(self._seats, own, strict=True)]
+        return {"actors": actors, "num_envs": self._num_envs}
 
     def _ask_state(self, seat: Seat) -> dict[str, Any] | None:
         """Return an actor's state; None if it has none, because it has not played or has just died."""

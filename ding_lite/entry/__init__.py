@@ -9,11 +9,11 @@ from ding_lite.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ding_lite.dataset.rollout_dataset import RolloutDataset as RolloutDataset
-    from ding_lite.di_engine.pipelines import serial_pipeline_onpolicy_ppg as serial_pipeline_onpolicy_ppg
-    from ding_lite.di_engine.pipelines import (
+    from ding_lite.di_engine.names import serial_pipeline_onpolicy_ppg as serial_pipeline_onpolicy_ppg
+    from ding_lite.di_engine.names import (
         serial_pipeline_reward_model_offpolicy as serial_pipeline_reward_model_offpolicy,
     )
-    from ding_lite.di_engine.pipelines import (
+    from ding_lite.di_engine.names import (
         serial_pipeline_reward_model_onpolicy as serial_pipeline_reward_model_onpolicy,
     )
     from ding_lite.launch.launcher import LaunchError as LaunchError

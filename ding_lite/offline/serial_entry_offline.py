@@ -262,13 +262,6 @@ def _read(setup: RunSetup) -> OfflineDataset:
         length=policy.get("context_len"),
     )
     assert spec.env_action_space is not None
-    units = ActionUnits(spec.env_action_space, cfg.env.act_scale)
-    space = spec.env_observation_space
-    dataset.fit(spec.observation_space, units, space, cfg.env.image_layout, policy.learn.ignore_done)
-    share, batch_size = len(dataset) // get_world_size(), policy.learn.batch_size
-    if batch_size > share:
-        raise ConfigError(
-            f"policy.learn.batch_size={batch_size} is more than a rank's part of the data set, {share} of "
-            f"{len(dataset)} transitions: lower it, or record more."
-        )
+    units, layout = ActionUnits(spec.env_action_space, cfg.env.act_scale), cfg.env.image_layout
+    dataset.fit(spec.observation_space, units, spec.env_observation_space, layout, policy.learn.ignore_done)
     return dataset

@@ -47,7 +47,7 @@ from ding_lite.utils.tree import tree_leaves, tree_map
 
 def _di_engine_mode(name: str) -> property:
     """Return a property: the view of a policy's methods that has this name in DI-engine."""
-    return property(lambda policy: getattr(importlib.import_module("ding_lite.di_engine.modes"), name)(policy))
+    return property(lambda policy: getattr(importlib.import_module("ding_lite.di_engine.names"), name)(policy))
 
 
 class Policy(Checkpointed):

@@ -1,4 +1,4 @@
-"""Views of a policy's methods under the names that DI-engine's learner, collector and evaluator call."""
+"""DI-engine's names of pipelines, and of a policy's methods: what its learner, collector and evaluator call."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from ding_lite.policy.base import Policy
+from ding_lite.run.serial_entry import serial_pipeline, serial_pipeline_onpolicy
+
+serial_pipeline_onpolicy_ppg = serial_pipeline_reward_model_onpolicy = serial_pipeline_onpolicy
+serial_pipeline_reward_model_offpolicy = serial_pipeline
 
 
 def learn_mode(policy: Policy) -> SimpleNamespace:
