@@ -4,7 +4,7 @@ Where a docstring does not explain a name, it means the following.
 
 * Shapes: T steps, B samples, N environments, A discrete actions, K quantiles or atoms, D branches or dimensions of an
   action, M agents, `...` any leading dimensions. The suffix of a name gives its dimensions. Losses are scalars.
-* `data`: a named tuple, whose class explains its fields.
+* `data`: a named tuple, whose fields the function explains.
 * `gamma`: discount per env step. `nstep`: n, used if `value_gamma` is None. `value_gamma`: `[B]`, the discount of the
   bootstrap, gamma^m for m rewards in the sum; None: gamma^n.
 * `cum_reward`: `reward` has the discounted sums of n steps, `[B]`; False: the rewards of all steps, `[T, B]`.

@@ -1,7 +1,7 @@
 """DI-engine's losses of distributions of the return: C51, QR-DQN, IQN and FQF.
 
 Shapes: K atoms or quantiles, J quantiles of the target. The docstring of `rl_utils` explains arguments and the other
-shapes, `q_nstep_td_data` the fields that are not listed here.
+shapes, `q_nstep_td_error` the fields that are not listed here.
 """
 
 from __future__ import annotations

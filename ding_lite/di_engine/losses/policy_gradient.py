@@ -24,7 +24,7 @@ from ding_lite.rl_utils.vtrace import vtrace_advantage, vtrace_nstep_return
 pg_data = namedtuple("pg_data", "logit action return_ weight", defaults=[None])
 
 
-class pg_loss(NamedTuple):  # noqa: N801
+class pg_loss(NamedTuple):  # noqa: N801 (DI-engine's name, like those below)
     """Scalar losses: total = policy_loss - entropy_weight entropy_loss, the mean entropy of the policy, in nats."""
 
     policy_loss: Tensor
@@ -42,23 +42,7 @@ def pg_error(data: pg_data) -> pg_loss:
     return pg_loss(-weighted_mean(logp * return_, weight), weighted_mean(entropy, weight))
 
 
-class a2c_data(NamedTuple):  # noqa: N801 (DI-engine's name, like those below)
-    """Input of `a2c_error`. The gradient flows through `logit` and `value`; the other fields are constants.
-
-    Attributes:
-        logit: output of the learning policy.
-        action: actions taken at t.
-        value: `[B]`, V(s_t) of the learning critic.
-        adv: `[B]`, advantages.
-        return_: `[B]`, targets of V(s_t).
-    """
-
-    logit: Logit
-    action: Action
-    value: Tensor
-    adv: Tensor
-    return_: Tensor
-    weight: Tensor | None = None
+a2c_data = namedtuple("a2c_data", "logit action value adv return_ weight", defaults=[None])
 
 
 class ppo_loss(NamedTuple):  # noqa: N801
@@ -76,6 +60,8 @@ def a2c_error(data: a2c_data) -> ppo_loss:
     """Return the losses of policy and value, and the mean entropy (Mnih et al. 2016, section 4 and algorithm S3).
 
     policy_loss = -mean(w A log pi(a)), value_loss = mean(w (R - V)^2), entropy_loss = mean(w H(pi))
+
+    `value` is V, `adv` A and `return_` R, each `[B]`. The gradient flows through `logit` and `value`.
     """
     logit, action, value, adv, return_, weight = data
     logp, entropy = log_prob_entropy(logit, action)
@@ -93,31 +79,11 @@ def _losses(
     )
 
 
-class ppo_data(NamedTuple):  # noqa: N801
-    """Input of `ppo_error`.
-
-    Attributes:
-        logit_new: output of the learning policy, pi_new.
-        logit_old: output of the policy that acted, pi_old.
-        action: actions that it chose.
-        value_new: `[B]`, V(s_t) of the learning critic.
-        value_old: `[B]`, V(s_t) when the batch was prepared.
-        adv: `[B]`, advantages.
-        return_: `[B]`, targets of V(s_t).
-        logit_pretrained: output of a policy that pi_new should stay close to; None: there is none.
-    """
-
-    logit_new: Logit
-    logit_old: Logit
-    action: Action
-    value_new: Tensor
-    value_old: Tensor
-    adv: Tensor
-    return_: Tensor
-    weight: Tensor | None = None
-    logit_pretrained: Logit | None = None
-
-
+ppo_data = namedtuple(
+    "ppo_data",
+    "logit_new logit_old action value_new value_old adv return_ weight logit_pretrained",
+    defaults=[None, None],
+)
 # Some fields of `ppo_data`, and the same for actions whose logits are dict(mu, sigma), each `[B, D]`.
 ppo_policy_data = namedtuple(
     "ppo_policy_data", "logit_new logit_old action adv weight logit_pretrained", defaults=[None, None]
@@ -167,7 +133,10 @@ def ppo_error(
 ) -> tuple[ppo_loss, ppo_info]:
     """Return the losses of policy and value, see `ppo_policy_error` and `ppo_value_error`.
 
-    With `logit_pretrained`, the losses are a `ppo_loss_with_kl`.
+    `logit_new` is the output of the learning policy, pi_new, and `logit_old` that of the policy that acted, pi_old.
+    `value_new` are values of the learning critic, `value_old` those when the batch was prepared, `adv` the advantages,
+    and `return_` the targets of the values, each `[B]`. With `logit_pretrained`, the output of a policy that pi_new
+    should stay close to, the losses are a `ppo_loss_with_kl`.
     """
     logit_new, logit_old, action, value_new, value_old, adv, return_, weight, logit_pretrained = data
     check_same_shape(adv=adv, value_new=value_new)
@@ -230,30 +199,11 @@ def ppo_value_error(data: ppo_value_data, clip_ratio: float = 0.2, use_value_cli
     return 0.5 * weighted_mean(square, weight)
 
 
-class vtrace_data(NamedTuple):  # noqa: N801
-    """Input of `vtrace_error`. The gradient flows through `target_output` and `value`.
-
-    Attributes:
-        target_output: logit of the learning policy, pi.
-        behaviour_output: logit of the policy that acted, mu.
-        action: actions that it chose.
-        value: `[T+1, B]`, V(s_t) of the learning critic.
-        reward: `[T, B]`.
-        weight: `[T, B]` or `[B]`, importance weights; None: all are 1.
-        next_value: `[T, B]`, V of the true next states; None: value[1:], correct if no trajectory is truncated.
-        done: `[T, B]`, true if the next state is terminal. None: false everywhere.
-        traj_flag: `[T, B]`, true at the last step of a trajectory, terminated or truncated. None: the same as `done`.
-    """
-
-    target_output: Logit
-    behaviour_output: Logit
-    action: Action
-    value: Tensor
-    reward: Tensor
-    weight: Tensor | None = None
-    next_value: Tensor | None = None
-    done: Tensor | None = None
-    traj_flag: Tensor | None = None
+vtrace_data = namedtuple(
+    "vtrace_data",
+    "target_output behaviour_output action value reward weight next_value done traj_flag",
+    defaults=[None, None, None, None],
+)
 
 
 def vtrace_error(
@@ -265,6 +215,12 @@ def vtrace_error(
     rho_pg_clip_ratio: float = 1.0,
 ) -> ppo_loss:
     """Return the losses of policy and value, and the mean entropy (section 4.2 of the paper).
+
+    Fields: the logits `target_output` of the learning policy pi and `behaviour_output` of the policy that acted; the
+    `action` that this one chose; `value` `[T+1, B]`, V(s_t) of the learning critic; `reward` `[T, B]`; the weights,
+    `[T, B]` or `[B]`; and `[T, B]`: `next_value`, V of the true next states, which default to value[1:] if no trajectory is truncated; `done`, whether
+    the next state is terminal, by default nowhere; `traj_flag`, whether the trajectory is terminated or truncated after
+    the step, by default where `done`. The gradient flows through `target_output` and `value`.
 
     policy_loss = -mean(w A log pi(a)), value_loss = mean(w (v - V)^2), entropy_loss = mean(w H(pi))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,25 +21,7 @@ from ding_lite.rl_utils.soft_q import LOWEST_LOG_POLICY, action_gap, soft_value
 Criterion = Callable[..., Tensor]
 
 
-class q_nstep_td_data(NamedTuple):  # noqa: N801 (DI-engine's name, like those below)
-    """Input of `q_nstep_td_error`.
-
-    Attributes:
-        q: `[B, A]`, Q(s_t, .) of the online network; the gradient flows through it.
-        next_n_q: `[B, A]`, Q(s_{t+n}, .), usually of the target network.
-        action: `[B]`, integer actions taken at t.
-        next_n_action: `[B]`, integer actions chosen at t+n. Double Q-learning uses the online network's argmax.
-        reward: `[T, B]`, rewards of the n steps, or with `cum_reward=True` `[B]`, their discounted sums.
-        done: `[B]`, true where the n steps ended in a terminal state, so that the bootstrap is zero.
-    """
-
-    q: Tensor
-    next_n_q: Tensor
-    action: Tensor
-    next_n_action: Tensor
-    reward: Tensor
-    done: Tensor
-    weight: Tensor | None = None
+q_nstep_td_data = namedtuple("q_nstep_td_data", "q next_n_q action next_n_action reward done weight", defaults=[None])
 
 
 def q_nstep_td_error(
@@ -54,6 +36,10 @@ def q_nstep_td_error(
 
     target = sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) Q'(s_{t+n}, a_{t+n})
     loss = mean(w criterion(Q(s_t, a_t), target))
+
+    Fields: `q` is Q(s_t, .) and `next_n_q` Q'(s_{t+n}, .), both `[B, A]`; the gradient flows through `q`. `action` and
+    `next_n_action` are a_t and a_{t+n}, integers `[B]`. `reward` is `[T, B]`, the rewards of the n steps, or with
+    `cum_reward=True` `[B]`, their discounted sums. `done` `[B]` is true where the n steps ended in a terminal state.
 
     This is double Q-learning (van Hasselt et al. 2016, arXiv:1509.06461) if a_{t+n} is the argmax of the learning
     network and Q' is the target network. The absolute errors are the priorities of Schaul et al. 2016,
