@@ -179,8 +179,7 @@ def _play(setup: RunSetup, player: Recorder, count: int, whole: bool) -> tuple[d
     with ExitStack() as stack:
         env = setup.create_collect_env(stack, num_envs, training=False)
         seeds = derive_seeds(setup.cfg.seed, rank, "record", n=num_envs)
-        cls = EpisodeCollector if whole else SampleCollector
-        collector = cls(env, player, own if whole else num_envs, seeds)
+        collector = (EpisodeCollector if whole else SampleCollector)(env, player, own if whole else num_envs, seeds)
         parts: list[dict[str, Any]] = []
         totals, missing = {"episode": 0.0, "return": 0.0}, own
         while allreduce_data(int(missing > 0)):
@@ -195,8 +194,7 @@ def _play(setup: RunSetup, player: Recorder, count: int, whole: bool) -> tuple[d
     columns["action"] = ActionUnits(setup.spec.env_action_space, setup.cfg.env.act_scale).to_env(columns["action"])
     transitions = int(allreduce_data(count_rows(columns)))
     mean = totals["return"] / totals["episode"] if totals["episode"] else math.nan
-    figures = {"transitions": transitions, "episodes": int(totals["episode"]), "return_mean": mean}
-    return columns, figures
+    return columns, {"transitions": transitions, "episodes": int(totals["episode"]), "return_mean": mean}
 
 
 def _to_columns(block: dict[str, Any], number: int | None) -> dict[str, Any]:

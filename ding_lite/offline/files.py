@@ -6,6 +6,7 @@ The rows of a trajectory are adjacent and in order. Written actions are those of
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -93,9 +94,9 @@ def open_columns(path: str, data_type: str = "") -> Iterator[Columns]:
     try:
         with openers[kind](path) as columns:
             yield columns
+    except DatasetError:
+        raise
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        if isinstance(error, DatasetError):
-            raise
         raise DatasetError(
             f"Data set '{path}' cannot be read as {kind}: it is damaged, truncated or of another kind ({error})."
         ) from error
@@ -198,15 +199,10 @@ def check_target(path: str) -> str:
 
 
 def write_columns(path: str, columns: dict[str, Any], attributes: dict[str, Any]) -> None:
-    """Write a data set as HDF5, .npz, or a new directory of .npy files; the ending of the path says which.
+    """Write nested columns `[R, ...]` as HDF5, .npz, or a new directory of .npy files; the path's ending says which.
 
-    A reader of `path` finds the complete data set or nothing.
-
-    Args:
-        path: the file or directory.
-        columns: nested columns `[R, ...]`.
-        attributes: numbers and strings that describe the origin of the data. They become HDF5 attributes, an array
-            `attributes` of JSON in .npz, or the file attributes.json in a directory.
+    A reader of `path` finds the complete data set or nothing. The attributes, numbers and strings that describe the
+    origin of the data, become HDF5 attributes, an array `attributes` of JSON in .npz, or the file attributes.json.
     """
     kind = ENDINGS.get(os.path.splitext(path)[1].lower(), "npy")
     try:
@@ -220,9 +216,8 @@ def write_columns(path: str, columns: dict[str, Any], attributes: dict[str, Any]
             else:
                 with _load("h5py").File(file, "w") as store:
                     store.attrs.update(attributes)
-                    for name, array in flatten(columns):
-                        compression = "lzf" if array.ndim > 2 else None  # images
-                        store.create_dataset(name, data=array, compression=compression)
+                    for name, array in flatten(columns):  # images are compressed
+                        store.create_dataset(name, data=array, compression="lzf" if array.ndim > 2 else None)
     except OSError as error:
         raise DatasetError(f"Cannot write data set '{path}': {describe_os_error(error)}.") from error
 
@@ -239,17 +234,14 @@ def _write_npy(path: Path, columns: dict[str, Any], attributes: dict[str, Any]) 
 
 
 def write_minari(path: str, columns: dict[str, Any], spaces: dict[str, Any], attributes: dict[str, Any]) -> None:
-    """Write whole episodes as a Minari data set.
+    """Write whole episodes, as `collect_demo_data` records them, as the Minari data set whose id is `path`.
 
-    Args:
-        path: its id.
-        columns: `[R, ...]` as `collect_demo_data` records them, cut where `traj_flag` is True.
-        spaces: `observation_space` and `action_space` of the environment, and its gymnasium spec `env`, or None.
-        attributes: `policy` and others; they become part of the description.
+    `spaces` are `observation_space` and `action_space` of the environment, and its gymnasium spec `env`, or None.
+    `attributes`, `policy` among them, become part of the description.
     """
     minari = _load("minari")
-    buffers, start = [], 0
-    for stop in (np.flatnonzero(columns["traj_flag"]) + 1).tolist():
+    buffers, ends = [], [0, *(np.flatnonzero(columns["traj_flag"]) + 1).tolist()]
+    for start, stop in itertools.pairwise(ends):
         episode = tree_map(lambda column: column[start:stop], columns)  # noqa: B023 (called at once)
         last = tree_map(lambda leaf: leaf[-1:], episode["next_obs"])
         done = episode["done"]
@@ -263,16 +255,9 @@ def write_minari(path: str, columns: dict[str, Any], spaces: dict[str, Any], att
                 infos={UNFINISHED: np.full(len(done) + 1, episode[UNFINISHED][-1])},
             )
         )
-        start = stop
+    about = {"algorithm_name": attributes["policy"], "description": json.dumps(attributes)}
     try:
-        minari.create_dataset_from_buffers(
-            path,
-            buffers,
-            algorithm_name=attributes["policy"],
-            description=json.dumps(attributes),
-            jpeg_encoding=False,
-            **spaces,
-        )
+        minari.create_dataset_from_buffers(path, buffers, jpeg_encoding=False, **about, **spaces)
     except ValueError as error:
         raise DatasetError(f"Cannot write Minari data set '{path}': {error}") from error
 

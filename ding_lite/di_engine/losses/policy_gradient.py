@@ -218,9 +218,10 @@ def vtrace_error(
 
     Fields: the logits `target_output` of the learning policy pi and `behaviour_output` of the policy that acted; the
     `action` that this one chose; `value` `[T+1, B]`, V(s_t) of the learning critic; `reward` `[T, B]`; the weights,
-    `[T, B]` or `[B]`; and `[T, B]`: `next_value`, V of the true next states, which default to value[1:] if no trajectory is truncated; `done`, whether
-    the next state is terminal, by default nowhere; `traj_flag`, whether the trajectory is terminated or truncated after
-    the step, by default where `done`. The gradient flows through `target_output` and `value`.
+    `[T, B]` or `[B]`; and `[T, B]`: `next_value`, V of the true next states, by default value[1:], which is correct if
+    no trajectory is truncated; `done`, whether the next state is terminal, by default nowhere; `traj_flag`, whether the
+    trajectory ends after the step, terminated or truncated, by default where `done`. The gradient flows through
+    `target_output` and `value`.
 
     policy_loss = -mean(w A log pi(a)), value_loss = mean(w (v - V)^2), entropy_loss = mean(w H(pi))
 
