@@ -33,9 +33,11 @@ from ding_lite.utils.tree import tree_map
 class Actor:
     """Plays in a process of Ray's, with its own environments and a copy of the policy that only acts."""
 
+    _policy: Policy
+    _collector: Any
+
     def __init__(self) -> None:
         self._stack = ExitStack()
-        self._built: tuple[Policy, Any] | None = None
         self._lost: list[int] = []  # environments whose episodes do not continue in the next block
 
     def build(self, job: bytes, place: dict[str, Any]) -> None:
@@ -60,18 +62,14 @@ class Actor:
             self._lost = collector.load_local_state_dict(state["collector"])
             policy.load_local_state_dict(state["policy"])
             set_random_state(state["random"])
-        self._built = policy, collector
+        self._policy, self._collector = policy, collector
 
     def play(self, request: dict[str, Any], weights: dict[str, Any]) -> dict[str, Any]:
-        """Collect once.
+        """Collect once what `ActorCollector` asks for, with the model's `weights`, arrays by name.
 
-        `request` is what `ActorCollector` asks for; `weights` are those of the model, arrays by name.
-
-        Returns:
-            The rollout block as arrays, its figures, the random state, and the environments that were not restored.
+        Return the rollout block as arrays, its figures, the random state, and the environments that were not restored.
         """
-        assert self._built is not None
-        policy, collector = self._built
+        policy, collector = self._policy, self._collector
         load_to_act(policy, request["numbers"] | {"model": tree_map(torch.from_numpy, weights)})
         if request["random_state"] is not None:
             set_random_state(request["random_state"])
@@ -86,13 +84,8 @@ class Actor:
 
     def state(self) -> dict[str, Any]:
         """Return what `place["state"]` restores."""
-        assert self._built is not None
-        policy, collector = self._built
-        return {
-            "collector": collector.local_state_dict(),
-            "policy": policy.local_state_dict(),
-            "random": random_state(),
-        }
+        own = {"collector": self._collector.local_state_dict(), "policy": self._policy.local_state_dict()}
+        return own | {"random": random_state()}
 
 
 def pack(setup: RunSetup, cloudpickle: Any) -> bytes:

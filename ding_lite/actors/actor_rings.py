@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from ding_lite.utils.tree import tree_map
@@ -26,16 +25,8 @@ class ActorRings(Ring):
     `num_rows` R and `num_envs` N are those of each of A actors; the other arguments are those of `Ring`.
     """
 
-    def __init__(
-        self,
-        num_actors: int,
-        num_rows: int,
-        num_envs: int,
-        frame_stack: int = 0,
-        device: torch.device | str = "cpu",
-        keeps_last: bool = False,
-    ) -> None:
-        super().__init__(num_actors * num_rows, num_envs, frame_stack, device, keeps_last)
+    def __init__(self, num_actors: int, num_rows: int, num_envs: int, *args: Any, **options: Any) -> None:
+        super().__init__(num_actors * num_rows, num_envs, *args, **options)
         self.num_rows, self._part_places = num_rows, num_rows * num_envs
         self._parts = [_ActorRing(self, first) for first in range(0, self.num_places, self._part_places)]
         self._starts: list[range] = []

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 from easydict import EasyDict
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import IterableDataset, get_worker_info
 
 from ding_lite.config.config import compile_pair, read_pair
@@ -49,18 +49,13 @@ EPISODE_ROWS = 32  # env steps in each environment between two reads of new para
 
 
 class Place(NamedTuple):
-    """The process that plays: loader worker `worker` of `num_workers` of a rank, at the given iteration."""
+    """The process that plays: loader worker `worker` of `num_workers` of a rank."""
 
     rank: int = 0
     world_size: int = 1
     local_world_size: int = 1
     worker: int = 0
     num_workers: int = 1
-    iteration: int = 0
-
-    @property
-    def path(self) -> tuple[int, int, int]:
-        return self.rank, self.worker, self.iteration
 
 
 class RolloutDataset(IterableDataset[Any]):
@@ -113,8 +108,7 @@ class RolloutDataset(IterableDataset[Any]):
         fit_shapes(cfg, compiled.policy_cls, compiled.schema, spec)
         self._frame_stack, self._place = spec.frame_stack, Place()
         with _own_state(derive_seeds(cfg.seed, "model", n=1)[0], {}):
-            fields = ("collect", "eval")
-            self.policy = create_policy(cfg.policy, model, fields)
+            self.policy = create_policy(cfg.policy, model, ("collect", "eval"))
         self._published = SharedModule(self.policy.model)
         self._counts = torch.zeros(MAX_WORKERS, len(FIGURES), dtype=torch.float64).share_memory_()
         self._iterations = torch.zeros(MAX_WORKERS, dtype=torch.int64).share_memory_()
@@ -147,22 +141,23 @@ class RolloutDataset(IterableDataset[Any]):
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         place = self._find_place()
+        path = place.rank, place.worker, int(self._iterations[place.worker])
         self._iterations[place.worker] += 1
-        items = _within(derive_seeds(self.cfg.seed, *place.path, "policy", n=1)[0], self._play(place))
+        items = _within(derive_seeds(self.cfg.seed, *path, "policy", n=1)[0], self._play(place, path))
         return map(Sample, _unstacked(items) if self.unit == "transition" else items)
 
-    def _play(self, place: Place) -> Iterator[dict[str, Any]]:
-        """Yield the items of one worker: batches `[B, ...]`, chunks `[M, ...]`, or episodes."""
+    def _play(self, place: Place, path: tuple[int, ...]) -> Iterator[dict[str, Any]]:
+        """Yield the items of one worker: batches `[B, ...]`, chunks `[M, ...]`, or episodes; `path` seeds them."""
         cfg = copy.deepcopy(self.cfg)
         cfg.policy.cuda = cfg.policy.multi_gpu = False
         for name in (*cfg.env.import_names, *cfg.policy.import_names):  # a spawned worker has not compiled the config
             importlib.import_module(name)
-        fields = ("learn", "collect")  # actor-critics estimate advantages with what `_init_learn` prepares
-        policy = create_policy(cfg.policy, self._published.create_copy(), fields)
+        # Actor-critics estimate advantages with what `_init_learn` prepares.
+        policy = create_policy(cfg.policy, self._published.create_copy(), ("learn", "collect"))
         collect, num_envs, version = cfg.policy.collect, cfg.env.collector_env_num, -1
         n_sample = collect.get("n_sample") or num_envs * (1 if "n_sample" in collect else EPISODE_ROWS)
         stream = self._create_stream(policy, n_sample // num_envs)
-        seeds = derive_seeds(cfg.seed, *place.path, "collect", n=num_envs)
+        seeds = derive_seeds(cfg.seed, *path, "collect", n=num_envs)
         processes = place.local_world_size * place.num_workers
         bounded = self.unit == "episode" or "n_episode" in collect
         with closing(create_vector_env(cfg.env, num_envs, cfg.seed, True, processes, bounded=bounded)) as env:
@@ -197,8 +192,8 @@ class RolloutDataset(IterableDataset[Any]):
             return EpisodeStream(num_envs)
         if policy.learns_from == "collect":
             return None
-        batch_size, nstep = cfg.learn.batch_size if self.unit == "batch" else None, cfg.get("nstep", 1)
-        return TransitionStream(n_step, num_envs, nstep, cfg.discount_factor, self._frame_stack, batch_size=batch_size)
+        size, nstep = cfg.learn.batch_size if self.unit == "batch" else None, cfg.get("nstep", 1)
+        return TransitionStream(n_step, num_envs, nstep, cfg.discount_factor, self._frame_stack, batch_size=size)
 
     def _envstep(self, world_size: int) -> int:
         return int(self._counts[:, 0].sum()) * world_size
@@ -209,11 +204,10 @@ class RolloutDataset(IterableDataset[Any]):
             local_world_size = os.environ.get("LOCAL_WORLD_SIZE", get_world_size())  # some launchers do not set it
             place = Place(get_rank(), get_world_size(), int(local_world_size))
         if worker is None:
-            return place._replace(iteration=int(self._iterations[0]))
+            return place
         if worker.num_workers > MAX_WORKERS:
             raise ConfigError(f"RolloutDataset: {worker.num_workers} loader workers, expected at most {MAX_WORKERS}.")
-        iteration = int(self._iterations[worker.id])
-        return place._replace(worker=worker.id, num_workers=worker.num_workers, iteration=iteration)
+        return place._replace(worker=worker.id, num_workers=worker.num_workers)
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"policy": None, "_place": self._find_place()}
@@ -369,13 +363,9 @@ class SharedModule:
         vars(self).update(state | {"_file": os.fdopen(state["_file"].detach(), "w+b")})
 
 
-def _tensors(module: nn.Module) -> list[Tensor]:
-    return [*module.parameters(), *module.buffers()]
-
-
 @torch.no_grad()
 def _copy_tensors(source: nn.Module, target: nn.Module) -> None:
-    new, old = _tensors(source), _tensors(target)
+    new, old = ([*module.parameters(), *module.buffers()] for module in (source, target))
     shapes, expected = ([tuple(tensor.shape) for tensor in tensors] for tensors in (new, old))
     if shapes != expected:
         raise ValueError(f"expected a module with tensors of shapes {expected}, got {shapes}")

@@ -16,12 +16,7 @@ from easydict import EasyDict
 from gymnasium import Space
 from torch import Tensor, nn
 
-from ding_lite.torch_utils.networks import (
-    average_buffers,
-    broadcast_networks,
-    drifting_buffers,
-    modules_of,
-)
+from ding_lite.torch_utils.networks import average_buffers, broadcast_networks, drifting_buffers, modules_of
 from ding_lite.torch_utils.nonfinite import NonFiniteError
 from ding_lite.torch_utils.optimizer import LEARNING_RATE, OPTIMIZER_KEYS, Trained
 from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
@@ -36,19 +31,12 @@ class RewardModel:
 
     A subclass builds its networks in `_init_networks`, on `self._device`. For each network that learns it creates an
     optimizer with `_add_optimizer`. The base class does the rest, wherever the object keeps its networks: all ranks
-    start with the networks of rank 0, gradients are averaged over ranks, and checkpoints contain the networks. A
-    subclass with other state, such as counters, extends `state_dict` and `load_state_dict`.
+    start with the networks of rank 0, gradients are averaged over ranks, and checkpoints contain the `networks`, which
+    have the same order on every rank. A subclass with other state, such as counters, extends `state_dict` and
+    `load_state_dict`.
 
-    Args:
-        cfg: the compiled `cfg.reward_model`.
-        policy_cfg: the compiled `cfg.policy`; the same keys as for the policy determine how gradients are averaged, and
-            what happens to gradients that are not finite.
-        observation_space: that of one environment.
-        action_space: that of one environment.
-        device: the device of the policy's model.
-
-    Attributes:
-        networks: all networks of the reward model, in the same order on every rank.
+    `cfg` is the compiled `cfg.reward_model`, `policy_cfg` is `cfg.policy`, whose keys say how gradients are averaged
+    and what happens if they are not finite. The spaces are those of one environment, the device that of the policy.
     """
 
     config: ClassVar[dict[str, Any]] = dict(
@@ -125,10 +113,8 @@ class RewardModel:
             relabelled = self.relabel(block)
         reward, old_TN = relabelled["reward"], block["reward"]
         if reward.shape != old_TN.shape:
-            raise ValueError(
-                f"{type(self).__name__}.relabel: expected rewards of shape {tuple(old_TN.shape)}, got "
-                f"{tuple(reward.shape)}."
-            )
+            expected, got = tuple(old_TN.shape), tuple(reward.shape)
+            raise ValueError(f"{type(self).__name__}.relabel: expected rewards of shape {expected}, got {got}.")
         return {**relabelled, "reward": reward.to(old_TN)}
 
     def take_figures(self) -> dict[str, float]:

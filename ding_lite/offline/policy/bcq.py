@@ -30,11 +30,7 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.policy.base import Policy
-from ding_lite.policy.common_keys import (
-    DATASET_KEYS,
-    NSTEP_KEYS,
-    SOFT_TARGET_KEYS,
-)
+from ding_lite.policy.common_keys import DATASET_KEYS, NSTEP_KEYS, SOFT_TARGET_KEYS
 from ding_lite.rl_utils.common import bootstrapped, sum_of_means
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -98,9 +94,8 @@ class BCQPolicy(Policy):
         mu, log_sigma = self._run(self._model.vae.encoder, batch["obs"], vector=batch["action"]).chunk(2, dim=-1)
         log_sigma = log_sigma.clamp(*LOG_SIGMA_RANGE)
         z = mu + log_sigma.exp() * batch["noise"]["vae"]
-        recons_loss = (
-            (self._run(self._model.vae.decoder, batch["obs"], vector=z).tanh() - batch["action"]).square().mean()
-        )
+        action_BD = self._run(self._model.vae.decoder, batch["obs"], vector=z).tanh()
+        recons_loss = (action_BD - batch["action"]).square().mean()
         kld_loss = 0.5 * (mu.square() + (2 * log_sigma).exp() - 2 * log_sigma - 1).mean()
         figures = {"recons_loss": recons_loss.detach(), "kld_loss": kld_loss.detach()}
         return recons_loss + 0.5 * kld_loss, figures
@@ -113,8 +108,7 @@ class BCQPolicy(Policy):
             q_CKB = self._run(self._target_critic, batch["next_obs"], action=action_KBD)
             value_B = (lmbda * q_CKB.amin(0) + (1.0 - lmbda) * q_CKB.amax(0)).amax(0)
         q_CB = self._run(self._model.critic, batch["obs"], action=batch["action"])
-        target_B = bootstrapped(batch, value_B)
-        error_CB = target_B - q_CB
+        error_CB = bootstrapped(batch, value_B) - q_CB
         return sum_of_means(error_CB.square()), {"q_value": q_CB.detach(), "td_error": error_CB.detach().abs()}
 
     def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:

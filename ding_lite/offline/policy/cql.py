@@ -112,13 +112,11 @@ class CQLPolicy(SACPolicy):
             log_density = torch.cat([half, *logp_KX.chunk(2, dim=1)])
         q = self._run(self._model.critic, batch["obs"], action=action)  # the data's action is the first
         q_CB = q[:, 0]
-        target_B = bootstrapped(batch, value_B)
-        error_CB = target_B - q_CB
-        loss = sum_of_means(error_CB.square())
+        error_CB = bootstrapped(batch, value_B) - q_CB
         gap_C = conservative_gap(q[:, 1:], log_density, q_CB)
         weight = self._lagrange().detach().clamp(max=LARGEST_LAGRANGE) * learn.min_q_weight
         figures = {"q_value": q_CB.detach(), "td_error": error_CB.detach().abs(), "conservative_gap": gap_C.detach()}
-        return loss + weight * gap_C.sum(), figures
+        return sum_of_means(error_CB.square()) + weight * gap_C.sum(), figures
 
     def _lagrange_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_lagrange, and alpha' as a figure, for a batch with `conservative_gap` `[C]`."""

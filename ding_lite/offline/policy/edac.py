@@ -61,8 +61,7 @@ class EDACPolicy(SACPolicy):
                 value_B = value_B - self._alpha() * logp_B
         action_CBD = batch["action"].to(self._dtype).repeat(ensemble_num, 1, 1).requires_grad_()
         q_CB = self._run(self._model.critic, batch["obs"], action=action_CBD, own_actions=True)
-        target_B = bootstrapped(batch, value_B)
-        error_CB = target_B - q_CB
+        error_CB = bootstrapped(batch, value_B) - q_CB
         (slope_CBD,) = torch.autograd.grad(q_CB.sum(), action_CBD, create_graph=True)
         g_CBD = functional.normalize(slope_CBD, dim=-1)
         # The products of all pairs are |sum_c g_c|^2. Those of a critic with itself do not count.

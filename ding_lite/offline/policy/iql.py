@@ -97,8 +97,7 @@ class IQLPolicy(Policy):
     def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_critic and detached figures, for a batch with `next_value` `[B]`, V(s')."""
         q_CB = self._run(self._model.critic, batch["obs"], action=batch["action"])
-        target_B = bootstrapped(batch, batch["next_value"])
-        return sum_of_means((target_B - q_CB).square()), {"q_value": q_CB.detach()}
+        return sum_of_means((bootstrapped(batch, batch["next_value"]) - q_CB).square()), {"q_value": q_CB.detach()}
 
     def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return L_actor and detached figures, for a batch with `adv` `[B]`, u."""

@@ -36,9 +36,7 @@ class TD3BCPolicy(DDPGPolicy):
         TD3_KEYS,
         dict(
             type="td3_bc",
-            learn=dict(
-                alpha=Key(2.5, "weight of Q relative to imitation", low=0),
-            ),
+            learn=dict(alpha=Key(2.5, "weight of Q relative to imitation", low=0)),
             eval=dict(evaluator=dict(eval_freq=1000)),
         ),
     )
