@@ -43,10 +43,7 @@ def translate(
 ) -> tuple[dict[str, Any], dict[str, str], list[str]]:
     """Return the nested keys of a config, in ding_lite's words; `texts` as `merge_user` does; and notes.
 
-    Args:
-        pair: `(main_config, create_config)`.
-        overrides: as for `compile_config`.
-        model_given: whether the user passes a model object.
+    `pair` is `(main_config, create_config)`, the others are arguments of `compile_config`.
     """
     user, texts, notes = translate_types(pair, overrides)
     policy_cls = find_class("policy", user)
@@ -79,10 +76,10 @@ def translate_create(create: dict[str, Any], notes: list[str]) -> dict[str, Any]
     own = dict[str, Any]()
     for key, value in create.items():
         path = f"create_config.{key}"
-        if not isinstance(value, dict) or path not in IGNORED_KEYS:
+        if isinstance(value, dict) and path in IGNORED_KEYS:
+            notes.append(f"{path} is ignored: {IGNORED_KEYS[path][1]}.")
+        else:
             own[key] = value
-            continue
-        notes.append(f"{path} is ignored: {IGNORED_KEYS[path][1]}.")
     for key in ("env_manager", "replay_buffer", "policy"):
         if isinstance(own.get(key), dict) and "type" in own[key]:
             name = rename_type(key, own[key]["type"], f"create_config.{key}.type", notes)
@@ -102,11 +99,10 @@ def rename_keys(user: dict[str, Any], policy_cls: Any, known: Schema, notes: lis
     if discount and name in LEARN_DISCOUNT and pop_key(user, "policy.discount_factor") not in (None, discount):
         notes.append(f"policy.discount_factor is ignored: DI-engine's '{name}' reads policy.learn.discount_factor.")
     _replace_values(user, known, policy_cls, notes)
+    # Any key of a model that is given may be set.
+    free = "policy.model" in known and known["policy.model"].type is dict
     for old, new in RENAMED_KEYS.items():
         value = get_key(user, old, UNSET)
-        free = (
-            "policy.model" in known and known["policy.model"].type is dict
-        )  # a model is given: any of its keys may be set
         if value is UNSET or old in known or not (new in known or (free and new.startswith("policy.model."))):
             continue
         if get_key(user, new, value) != value:

@@ -14,10 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-import gymnasium
 import torch
 
-from ding_lite.envs.actions import ActionUnits
 from ding_lite.offline.dataset import read_dataset
 from ding_lite.policy.common_keys import IMITATION_KEYS
 from ding_lite.utils.key import Key
@@ -76,16 +74,9 @@ class SQILReplayBuffer(UniformReplayBuffer):
             data_path, data_type, nstep=nstep, gamma=gamma, action_units=action_units, reward_norm="ones"
         )
 
-    def fit(
-        self,
-        observation_space: gymnasium.Space[Any],
-        units: ActionUnits,
-        env_space: gymnasium.Space[Any] | None = None,
-        layout: str = "",
-        ignore_done: bool = False,
-    ) -> None:
+    def fit(self, *args: Any, **options: Any) -> None:
         """Compare the data set with what the run needs, see `OfflineDataset.fit`."""
-        self.expert.fit(observation_space, units, env_space, layout, ignore_done)
+        self.expert.fit(*args, **options)
 
     def batches(self, batch_size: int, number: int) -> Iterator[dict[str, Any]]:
         """Yield batches `[B, ...]`, of which B // 2 samples are the expert's; `index` are the places of the others.

@@ -87,12 +87,7 @@ class DiscreteBC(DQN):
 
     @with_arguments_of(DQN, without=("noise",))
     def __init__(
-        self,
-        obs_shape: ObsShape,
-        action_shape: ActionShape,
-        *args: Any,
-        action_space: str = "discrete",
-        **options: Any,
+        self, obs_shape: ObsShape, action_shape: ActionShape, *args: Any, action_space: str = "discrete", **options: Any
     ) -> None:
         elsewhere = {"multi_discrete": "Use policy.model.type='bc'."}
         check_choice("action_space", action_space, ACTION_SPACES[:1], elsewhere=elsewhere)

@@ -34,12 +34,9 @@ class TransformerBlock(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(size, 4 * size), nn.GELU(), nn.Linear(4 * size, size))
 
     def forward(self, x_BTH: Tensor, allowed_BTT: Tensor, kept_B2TH: Tensor | None) -> Tensor:
-        """Return `[B, T, H]`.
+        """Return `[B, T, H]`, for tokens that attend to others, by row and column, where it is allowed.
 
-        Args:
-            x_BTH: the tokens.
-            allowed_BTT: whether a token, by row, attends to another one, by column.
-            kept_B2TH: the factors of dropout of both results; None: no dropout.
+        `kept_B2TH` are the factors of dropout of both results; None: no dropout.
         """
         first, second = (1.0, 1.0) if kept_B2TH is None else kept_B2TH.unbind(1)
         parts = self.query_key_value(self.norm_attention(x_BTH)).chunk(3, -1)
@@ -93,13 +90,7 @@ class DecisionTransformer(nn.Module):
         self.head = MLP([h_dim, size], output=True)
 
     def forward(
-        self,
-        obs: Any,
-        action: Tensor,
-        rtg: Tensor,
-        timestep: Tensor,
-        valid: Tensor,
-        noise: Tensor | None = None,
+        self, obs: Any, action: Tensor, rtg: Tensor, timestep: Tensor, valid: Tensor, noise: Tensor | None = None
     ) -> dict[str, Tensor]:
         """Predict the action of each step.
 

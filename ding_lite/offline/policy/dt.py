@@ -56,11 +56,7 @@ class DTPolicy(Policy):
             max_timestep=Key(4096, "steps of an episode with an embedding of their own", low=1),
         ),
         learn=dict(
-            learning_rate=1e-4,
-            optimizer="adamw",
-            weight_decay=1e-4,
-            grad_clip_type="clip_norm",
-            grad_clip_value=0.25,
+            learning_rate=1e-4, optimizer="adamw", weight_decay=1e-4, grad_clip_type="clip_norm", grad_clip_value=0.25
         ),
     )
     model_type = "dt"
