@@ -338,9 +338,10 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
                 raise self._fault(key, f"{rows} rows, as '{first}' has", f"{len(leaf)}")
             if key in ("reward", *FLAGS) and leaf.ndim != 1:
                 raise self._fault(key, f"shape [{rows}]", str(list(leaf.shape)))
-        if "next_obs" in self.columns and _shapes(self.columns["next_obs"]) != _shapes(self.columns["obs"]):
+        if "next_obs" in self.columns:
             expected, got = (_describe(self.columns[key]) for key in ("obs", "next_obs"))
-            raise self._fault("next_obs", f"what 'obs' has, {expected}", got)
+            if got != expected:
+                raise self._fault("next_obs", f"what 'obs' has, {expected}", got)
 
     def _to_tensors(self, key: str, value: Any) -> Any:
         """Return nested arrays as tensors: floats as float32, flags as bool, actions as int64, others unchanged."""
@@ -355,16 +356,14 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         if key in FLAGS and (wrong := (array != 0) & (array != 1)).any():
             row = int(np.argwhere(wrong)[0, 0])
             raise self._fault(key, "True or False, or 1 or 0", f"{array[row]!s} in row {row}")
-        if array.dtype.kind == "f":
+        if key in FLAGS:
+            array = array.astype(np.bool_, copy=False)
+        elif array.dtype.kind == "f" or key == "reward":
             array = array.astype(np.float32, copy=False)
         elif key.startswith("action") or array.dtype.kind + str(array.itemsize) in WIDE:
             array = array.astype(np.int64, copy=False)
         if array.shape[1:] == (1,) and (key in ("reward", *FLAGS) or (key == "action" and array.dtype.kind != "f")):
             array = array[:, 0]
-        if key in FLAGS:
-            array = array.astype(np.bool_, copy=False)
-        elif key == "reward":
-            array = array.astype(np.float32, copy=False)
         looked_at = array.dtype.kind == "f" and not (mapped and "obs" in key)  # mapped observations may be huge
         if looked_at and not (finite := np.isfinite(array)).all():
             row = int(np.argwhere(~finite)[0, 0])
@@ -476,8 +475,7 @@ def read_dataset(
 
 
 def _read(file: Columns, names: dict[str, Any], name: str, path: str) -> Any:
-    found = _find(names, name)
-    if not found:
+    if not (found := _find(names, name)):
         others = " or ".join(f"'{other}'" for other in NAMES.get(name, ())[1:])
         raise DatasetError(f"Data set '{path}' lacks '{name}'{f' (or {others})' if others else ''}. {_has(file)}")
     return tree_map(file.read, found)
@@ -522,9 +520,5 @@ def _take(column: Any, row_B: Tensor, out: Any = None) -> Any:
 
 
 def _describe(column: Any) -> str:
-    leaves = flatten(column) if isinstance(column, dict) else [("", column)]
+    leaves = sorted(flatten(column)) if isinstance(column, dict) else [("", column)]
     return ", ".join(f"{name} {list(leaf.shape[1:])}".strip() for name, leaf in leaves)
-
-
-def _shapes(column: Any) -> Any:
-    return tree_map(lambda leaf: leaf.shape[1:], column)

@@ -119,13 +119,11 @@ FUNCTIONS: dict[tuple[str, str], Callable[..., Any]] = {
     ("_codecs", "encode"): lambda text, encoding: text.encode("latin1"),  # of bytes, in old protocols
     ("torch._utils", "_rebuild_tensor_v2"): _to_tensor,
     ("torch.storage", "_load_from_bytes"): _to_storage,
-    **{(f"numpy.{core}.multiarray", "_reconstruct"): _Array for core in ("core", "_core")},
-    **{
-        (f"numpy.{core}.multiarray", "scalar"): lambda dtype, data: _from_bytes(data, dtype, ())
-        for core in ("core", "_core")
-    },
-    **{(f"numpy.{core}.numeric", "_frombuffer"): _from_bytes for core in ("core", "_core")},
 }
+for _core in ("numpy.core", "numpy._core"):
+    FUNCTIONS[f"{_core}.multiarray", "_reconstruct"] = _Array
+    FUNCTIONS[f"{_core}.multiarray", "scalar"] = lambda dtype, data: _from_bytes(data, dtype, ())
+    FUNCTIONS[f"{_core}.numeric", "_frombuffer"] = _from_bytes
 
 
 class Unpickler(pickle.Unpickler):
