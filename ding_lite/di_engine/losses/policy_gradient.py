@@ -262,19 +262,11 @@ def acer_policy_error(
     sum_a max(0, 1 - c / rho(a)) pi(a) (Q(s_t, a) - V_t) log pi(a)
 
     The first is off-policy policy gradient with truncated weights; the second corrects its bias with the critic's own
-    values. The gradient flows only through log pi.
+    values. The gradient flows only through log pi. Both terms are `[T, B, 1]`.
 
-    Args:
-        q_values: `[T, B, A]`, Q(s_t, .).
-        q_retraces: `[T, B, 1]`, Qret_t, see `compute_q_retraces`.
-        v_pred: `[T, B, 1]`, V(s_t).
-        target_logit: `[T, B, A]`, log pi(. | s_t) of the learning policy, normalised.
-        actions: `[T, B]`, integers.
-        ratio: `[T, B, A]`, rho = pi(. | s_t) / mu(. | s_t).
-        c_clip_ratio: c, the largest weight.
-
-    Returns:
-        The first and the second term, both `[T, B, 1]`.
+    `q_values` are Q(s_t, .), `[T, B, A]`, `q_retraces` Qret_t of `compute_q_retraces` and `v_pred` V(s_t), both
+    `[T, B, 1]`, `target_logit` log pi(. | s_t) of the learning policy, normalised, and `ratio` rho, the quotient of
+    pi(. | s_t) and mu(. | s_t), both `[T, B, A]`, and `actions` integers `[T, B]`. `c_clip_ratio` is c.
     """
     check_same_shape(q_values=q_values, target_logit=target_logit, ratio=ratio)
     check_same_shape(q_retraces=q_retraces, v_pred=v_pred, actions=actions.unsqueeze(-1))
@@ -286,12 +278,9 @@ def acer_policy_error(
 
 
 def acer_value_error(q_values: Tensor, q_retraces: Tensor, actions: Tensor) -> Tensor:
-    """Return the critic's errors (Qret_t - Q(s_t, a_t))^2 / 2, `[T, B, 1]`.
+    """Return the critic's errors (Qret_t - Q(s_t, a_t))^2 / 2, `[T, B, 1]`; arguments as for `acer_policy_error`.
 
-    Args:
-        q_values: `[T, B, A]`, Q(s_t, .); the gradient flows through it.
-        q_retraces: `[T, B, 1]`, the targets Qret_t.
-        actions: `[T, B]`, integers.
+    The gradient flows through `q_values`.
     """
     check_same_shape(q_retraces=q_retraces, actions=actions.unsqueeze(-1))
     return 0.5 * (q_retraces.detach() - q_values.gather(-1, actions.unsqueeze(-1))).square()
@@ -311,14 +300,9 @@ def compute_importance_weights(
     action_space_type: str = "discrete",
     requires_grad: bool = False,
 ) -> Tensor:
-    """Return pi_target(a) / pi_behaviour(a), `[...]`.
+    """Return pi_target(a) / pi_behaviour(a), `[...]`, for two logits and the actions that pi_behaviour chose.
 
-    Args:
-        target_output: logit of the policy pi_target, see `rl_utils/distribution.py`.
-        behaviour_output: logit of the policy pi_behaviour, which acted.
-        action: the actions that it chose.
-        action_space_type: 'discrete', 'continuous' or 'hybrid'; it must agree with the structure of the logit.
-        requires_grad: whether gradients flow through the returned weights.
+    `action_space_type` is 'discrete', 'continuous' or 'hybrid'. A gradient flows only with `requires_grad`.
 
     Raises:
         ValueError: action_space_type is unknown or contradicts the structure of the logit.

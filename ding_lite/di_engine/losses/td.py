@@ -51,12 +51,7 @@ def q_nstep_td_error(
 
 
 def pick_values(data: Any, dims: str = "B, A") -> tuple[Tensor, Tensor]:
-    """Return Q of the actions taken, and Q of the actions chosen at t+n, detached.
-
-    Args:
-        data: a `q_nstep_td_data`.
-        dims: the dimensions that both of its values must have, separated by commas.
-    """
+    """Return Q of the actions taken, and Q of those chosen at t+n, detached; both values must have the `dims`."""
     q, next_n_q = data.q, data.next_n_q.detach()
     if q.ndim != len(dims.split(",")) or q.shape != next_n_q.shape:
         raise ValueError(f"q and next_n_q must both be [{dims}], got {tuple(q.shape)} and {tuple(next_n_q.shape)}")
@@ -66,16 +61,7 @@ def pick_values(data: Any, dims: str = "B, A") -> tuple[Tensor, Tensor]:
 def nstep_target(
     data: Any, next_value: Tensor, gamma: float, nstep: int, cum_reward: bool, value_gamma: Tensor | None
 ) -> Tensor:
-    """Return sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) V, `[..., B]`, without gradient, for values V `[..., B]`.
-
-    Args:
-        data: has `reward` and `done`, as `q_nstep_td_data`.
-        next_value: V.
-        gamma: see the package's docstring for this and the following.
-        nstep: n.
-        cum_reward: whether `reward` has the sums.
-        value_gamma: `[B]`, or None.
-    """
+    """Return sum_{k<n} gamma^k r_{t+k} + gamma^n (1 - done) V, `[..., B]`, without gradient, for V `[..., B]`."""
     if data.reward.ndim != (1 if cum_reward else 2):
         raise ValueError(f"reward must be {'[B]' if cum_reward else '[T, B]'}, got shape {tuple(data.reward.shape)}")
     with torch.no_grad():
@@ -331,12 +317,8 @@ def upgo_returns(rewards: Tensor, bootstrap_values: Tensor) -> Tensor:
 
     G_t = r_t + G_{t+1} if r_{t+1} + V(s_{t+2}) >= V(s_{t+1}), else r_t + V(s_{t+1}),  G_{T-1} = r_{T-1} + V(s_T)
 
-    The return continues as long as the actions were at least as good as expected. Source:
-    doi:10.1038/s41586-019-1724-z.
-
-    Args:
-        rewards: `[T, B]`.
-        bootstrap_values: `[T+1, B]`.
+    `rewards` are `[T, B]`, the values V `[T+1, B]`. The return continues as long as the actions were at least as good
+    as expected. Source: doi:10.1038/s41586-019-1724-z.
     """
     check_same_shape(rewards=rewards, bootstrap_values=bootstrap_values[1:])
     good_TB = rewards + bootstrap_values[1:] >= bootstrap_values[:-1]
@@ -354,16 +336,10 @@ def upgo_loss(
 ) -> Tensor:
     """Return the loss of upgoing policy updates, -mean(rho_t (G_t - V(s_t)) log pi(a_t | s_t)), a scalar.
 
-    G_t are the returns of `upgo_returns`. Where an action selects several units, log pi is the sum over the units.
-
-    Args:
-        target_output: `[T, B, A]`, the logits of the policy pi, or `[T, B, U, A]` for U units; the gradient flows
-            through it.
-        rhos: `[T, B]`, importance ratios of the actions, a constant.
-        action: `[T, B]`, or `[T, B, U]`, int64.
-        rewards: `[T, B]`.
-        bootstrap_values: `[T+1, B]`, V(s_0) to V(s_T), a constant.
-        mask: `[T, B, U]`, 0 for units that are not selected; None: all are.
+    G_t are the returns of `upgo_returns`, for `rewards` `[T, B]` and the values V, `bootstrap_values` `[T+1, B]`. rho
+    are the importance ratios `rhos` `[T, B]`. The gradient flows only through the logits of pi, `target_output`
+    `[T, B, A]`, for actions `[T, B]`. Where an action `[T, B, U]` selects several of U units, the logits are
+    `[T, B, U, A]`, and log pi is the sum over the units except those where `mask` `[T, B, U]` is 0.
     """
     with torch.no_grad():
         adv_TB = rhos * (upgo_returns(rewards, bootstrap_values) - bootstrap_values[:-1])
