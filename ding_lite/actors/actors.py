@@ -501,11 +501,9 @@ def _check_cpus(ray: Any, actors: int) -> None:
 def _directory() -> Iterator[tuple[str, Callable[[str], None]]]:
     """Create a directory that only this user may enter, and a shell that removes it when this process has ended.
 
-    If this process was killed, the shell also kills Ray's processes, some of which would notice that only a minute
-    later. They are those with the variable `MARK`; others, such as a user's `tail -f` of Ray's logs, go on.
-
-    Yields:
-        the directory, and a function that tells the shell where Ray's logs are.
+    Yield the directory, and a function that tells the shell where Ray's logs are. If this process was killed, the shell
+    also kills Ray's processes, some of which would notice that only a minute later. They are those with the variable
+    `MARK`; others, such as a user's `tail -f` of Ray's logs, go on.
     """
     path = os.path.realpath(tempfile.mkdtemp(prefix=PREFIX))
     rank = f"[rank {get_rank()}] " if get_world_size() > 1 else ""

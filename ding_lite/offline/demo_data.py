@@ -168,10 +168,7 @@ class Recorder:
 
 
 def _play(setup: RunSetup, player: Recorder, count: int, whole: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Let the policy play `count` env steps, or episodes if `whole`, on all ranks together.
-
-    Return this rank's columns `[R, ...]`, and the figures of all ranks.
-    """
+    """Play `count` env steps on all ranks together, or episodes if `whole`; return own columns, and all figures."""
     rank, ranks, num_envs = get_rank(), get_world_size(), setup.cfg.env.collector_env_num
     own = len(share(count, rank, ranks))
     if whole:  # all environments play the same number

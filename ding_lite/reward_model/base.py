@@ -76,13 +76,10 @@ class RewardModel:
         return self._optimizers.add(name, OptimizerStep(network, cfg, *args, **options))
 
     def train(self, block: dict[str, Any]) -> dict[str, Tensor]:
-        """Learn from a rollout block. A reward model that does not learn need not override this.
+        """Learn from a rollout block, if it learns; return figures whose means are logged, the same names on all ranks.
 
         All ranks must take the same number of optimizer steps. If whole episodes are collected, T differs between
         ranks; `minibatches` in `torch_utils/minibatch.py` then returns the same number of batches on each.
-
-        Returns:
-            Figures whose means are logged, with the same names on all ranks.
         """
         return {}
 

@@ -92,19 +92,15 @@ class DecisionTransformer(nn.Module):
     def forward(
         self, obs: Any, action: Tensor, rtg: Tensor, timestep: Tensor, valid: Tensor, noise: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """Predict the action of each step.
+        """Predict the action of each step, as `logit` `[B, K, A]`, or `action` `[B, K, A]` if continuous.
 
         Args:
             obs: observations `[B, K, ...]`.
-            action: actions `[B, K]`, or `[B, K, A]` if continuous. The prediction of a step does not depend on its own
-                action, nor on anything later.
+            action: actions `[B, K]`, or `[B, K, A]`; a prediction depends neither on its step's own nor on later ones.
             rtg: returns-to-go `[B, K]`.
             timestep: number of each step in its episode, from 0, `[B, K]`.
             valid: whether a step is one of the episode, `[B, K]`. Others may hold anything, and predict nothing.
             noise: uniform numbers `[B, L, 2, T, H]` for dropout; None: no dropout.
-
-        Returns:
-            `logit` `[B, K, A]`, or `action` `[B, K, A]` if continuous.
         """
         shape = valid.shape
         features = self.encoder(tree_map(lambda leaf: leaf.flatten(0, 1), obs)).unflatten(0, shape)

@@ -67,13 +67,10 @@ class BCPolicy(Policy):
         return super()._create_model()
 
     def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss, and detached tensors whose means are logged. It depends only on the model and the batch.
+        """Return the loss, and detached figures, for `obs` `[B, ...]` and `action` `[B]`, or `[B, D]` of several.
 
         The loss is the cross entropy -log pi(a | s) if the model returns `logit`, for several choices the sum of
         theirs. Otherwise it is the mean of |a - mu(s)|, or of its square.
-
-        Args:
-            batch: `obs` `[B, ...]`; `action` `[B]`, or `[B, D]` if multi-discrete or continuous.
 
         Raises:
             ValueError: the shape of the batch's actions is not that of the model's.

@@ -69,12 +69,7 @@ class DiscreteCQLPolicy(Policy):
         self._target_model = self._add_target("model")
 
     def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss and detached tensors to log. Pure in model and batch.
-
-        Args:
-            batch: `obs, next_obs` `[B, ...]`, `action` `[B]`, `reward` `[B]` summed over n steps, `done` `[B]`,
-                `value_gamma` `[B]` discount of the bootstrap.
-        """
+        """Return the loss and detached figures; see `DQNPolicy._loss` for the batch."""
         output = self._run(self._model, batch["obs"])
         with torch.no_grad():
             target_q_BAK = self._run(self._target_model, batch["next_obs"])["q"]
