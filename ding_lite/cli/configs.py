@@ -10,12 +10,11 @@ import pkgutil
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 from easydict import EasyDict
 
-from ding_lite.cli.parsers import Command, create_whole_parser
+from ding_lite.cli.parsers import COMMANDS, Command, help_line, load_command
 from ding_lite.config import schema as sc
 from ding_lite.results.table import fold_text
 from ding_lite.utils.key import SECTION, get_key
@@ -84,15 +83,15 @@ class Config(Command):
         limits, overrides = split_words(args.words)
         limits = check_limits((main, create), {**file_limits, **limits}, overrides)
         cfg = prepare_run((main, create), overrides=overrides, all_ranks=False).cfg
-        if args.diff:
-            lines = [
-                f"{path}={value!r}  # default {'of the model' if default is sc.UNSET else repr(default)}"
-                for path, (default, value) in changed_keys(cfg).items()
-            ]
-            lines += [f"{name}={limit}" for name, limit in limits.items()]
-            show("\n".join(lines) or "No key differs from the defaults.")
-        else:
+        if not args.diff:
             show(format_config(cfg, "", **limits).rstrip("\n"))
+            return
+        lines = [
+            f"{path}={value!r}  # default {'of the model' if default is sc.UNSET else repr(default)}"
+            for path, (default, value) in changed_keys(cfg).items()
+        ]
+        lines += [f"{name}={limit}" for name, limit in limits.items()]
+        show("\n".join(lines) or "No key differs from the defaults.")
 
 
 class List(Command):
@@ -133,27 +132,21 @@ class Completion(Command):
 
     def run(self, args: argparse.Namespace) -> None:
         shtab = load_extra("shtab", "completion", "Completion")
-        parser = create_whole_parser()
-        for action in _options(parser):
-            if action.metavar in PATHS:
-                action.complete = getattr(shtab, PATHS[action.metavar])  # type: ignore[attr-defined]  # shtab reads it
-        show(shtab.complete(parser, args.shell))
-
-
-def _options(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    for action in parser._actions:  # argparse has no public way to list them
-        if isinstance(action, argparse._SubParsersAction):
-            for command in action.choices.values():
-                yield from _options(command)
-        else:
-            yield action
+        whole = argparse.ArgumentParser("ding_lite")
+        commands = whole.add_subparsers(dest="command")
+        for name in COMMANDS:
+            parser = commands.add_parser(name, help=help_line(name))
+            load_command(name).add_arguments(parser)
+            for action in parser._actions:  # argparse has no public way to list them
+                if action.metavar in PATHS:
+                    action.complete = getattr(shtab, PATHS[action.metavar])  # type: ignore[attr-defined]  # for shtab
+        show(shtab.complete(whole, args.shell))
 
 
 def describe(kind: str, width: int | None = None) -> str:
     """Return a heading, and each name of a kind with a summary.
 
-    `kind` is a key of `REGISTRIES`. Lines longer than `width` are folded, and their continuations indented; None: none
-    are.
+    `kind` is a key of `REGISTRIES`. Lines longer than `width`, if any, are folded, and their continuations indented.
     """
     missing = _import_dizoo() if kind == "environments" else []
     names = sorted(REGISTRIES[kind].items())

@@ -100,33 +100,22 @@ def _fold_example(line: str, width: int) -> str:
 
 def parse(name: str, command: Command, words: Sequence[str]) -> argparse.Namespace:
     """Return the options of a command; its words `key=value` are in `words`."""
-    takes = command.takes_words
+    takes, parser = command.takes_words, create_parser(name, command)
     # Overrides are taken out first, because `-s 0 1 key=value` would take them.
     overrides = [word for word in words if takes and OVERRIDE.match(word)]
-    parser = create_parser(name, command)
     options = [option for action in parser._actions for option in action.option_strings]
     for word in words:
         if ONE_DASH.fullmatch(word) and f"-{word}" in options:  # argparse would take -seed for -s eed
             parser.error(f"unrecognized arguments: {word}. Did you mean '-{word}'?")
     args, unknown = parser.parse_known_intermixed_args([word for word in words if word not in overrides])
     if unknown:
-        words = ("max_env_step=", "max_train_iter=", "max_seconds=") if takes else ()
-        hint = closest(unknown[0], [*options, *words]) if unknown[0].startswith("--") else ""
+        options += ("max_env_step=", "max_train_iter=", "max_seconds=") if takes else ()
+        hint = closest(unknown[0], options) if unknown[0].startswith("--") else ""
         if takes and not unknown[0].startswith("-"):
             hint = " A key of the config is changed by key=value, without spaces"
         parser.error(f"unrecognized arguments: {' '.join(unknown)}{'.' * bool(hint)}{hint}")
     args.words = overrides
     return args
-
-
-def create_whole_parser() -> argparse.ArgumentParser:
-    """Return a parser of all commands, from which a shell's completion is made."""
-    whole = argparse.ArgumentParser("ding_lite")
-    commands = whole.add_subparsers(dest="command")
-    for name in COMMANDS:
-        command = load_command(name)
-        command.add_arguments(commands.add_parser(name, help=help_line(name)))
-    return whole
 
 
 def overview() -> str:
@@ -220,13 +209,6 @@ def add_playing(parser: argparse.ArgumentParser) -> None:
     add_checkpoint(parser)
     parser.add_argument("-s", "--seed", type=int, default=0, help="seed of the environment (default: 0)")
     parser.add_argument("--explore", action="store_true", help="act as in training, not greedily")
-
-
-def start(args: argparse.Namespace) -> None:
-    """Train, resume or evaluate, see `running.run`."""
-    from ding_lite.cli.running import run  # noqa: PLC0415  (it loads torch)
-
-    run(args)
 
 
 def add_paths(parser: argparse.ArgumentParser) -> None:

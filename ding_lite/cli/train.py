@@ -14,7 +14,6 @@ from ding_lite.cli.parsers import (
     check_at_least,
     check_run_options,
     check_seeds,
-    start,
 )
 from ding_lite.run.pipelines import MODES
 from ding_lite.utils.registry import ConfigError, UserError, load_extra
@@ -72,13 +71,12 @@ class Train(Command):
         check_run_options(args)
         check_at_least(args, jobs=1)
         check_seeds(args)
-        if len(args.seeds or []) < 2 and not args.submit:
-            args.seed, args.resume = (args.seeds or [None])[0], None
-            start(args)
-            return
-        from ding_lite.cli.running import run_seeds  # noqa: PLC0415  (reading a config loads torch)
+        from ding_lite.cli.running import run, run_seeds  # noqa: PLC0415  (reading a config loads torch)
 
-        raise SystemExit(run_seeds(args))
+        if len(args.seeds or []) > 1 or args.submit:
+            raise SystemExit(run_seeds(args))
+        args.seed, args.resume = (args.seeds or [None])[0], None
+        run(args)
 
 
 class Resume(Command):
@@ -113,13 +111,12 @@ class Resume(Command):
         args.words = ["policy.learn.allow_lost_replay=True"] * args.allow_lost_replay + args.words
         check_run_options(args)
         check_at_least(args, jobs=1)
-        if len(args.directories) == 1 and not args.submit:
-            args.resume = args.directories[0]
-            start(args)
-            return
-        from ding_lite.cli.running import resume_runs  # noqa: PLC0415  (reading a config loads torch)
+        from ding_lite.cli.running import resume_runs, run  # noqa: PLC0415  (reading a config loads torch)
 
-        raise SystemExit(resume_runs(args))
+        if len(args.directories) > 1 or args.submit:
+            raise SystemExit(resume_runs(args))
+        args.resume = args.directories[0]
+        run(args)
 
 
 class Classic(Command):
@@ -159,37 +156,31 @@ class Classic(Command):
             parser.add_argument(option, metavar="VALUE", help=f"the same as {key}=VALUE")
 
     def run(self, args: argparse.Namespace) -> None:
-        mistake = _find_mistake(args)
-        if mistake:
-            raise ConfigError(f"{mistake}.")
         values = {key: getattr(args, option[2:].replace("-", "_")) for option, key in WORDS.items()}
         args.words = [*(f"{key}={value}" for key, value in values.items() if value is not None), *args.words]
         if args.mode != "eval":
+            if args.ckpt is not None or args.episodes is not None:
+                raise ConfigError(
+                    "--ckpt (--load-path) and --episodes need -m eval; to start training from a checkpoint, set "
+                    "policy.learn.learner.hook.load_ckpt_before_run=FILE."
+                )
+            if args.config is None:
+                raise ConfigError("-c is missing: give the config file to train.")
             args.jobs, args.goes_on = None, False
             Train().run(args)
             return
-        check_at_least(args, episodes=1)
-        args.seed, args.resume = (args.seeds or [None])[0], None
-        start(args)
-
-
-def _find_mistake(args: argparse.Namespace) -> str:
-    """Return a message about an option that is missing or has no effect; empty if there is no mistake."""
-    if args.mode == "eval":
         if args.ckpt is None:
-            return "--ckpt is missing: give the checkpoint to evaluate"
+            raise ConfigError("--ckpt is missing: give the checkpoint to evaluate.")
         if args.nproc > 1 or args.max_restarts or args.divide or args.submit or len(args.seeds or []) > 1:
-            return (
+            raise ConfigError(
                 "a checkpoint is evaluated once, by one process: leave out --nproc, --max-restarts, --divide and "
-                "--submit, and give one seed"
+                "--submit, and give one seed."
             )
-        return ""
-    if args.ckpt is not None or args.episodes is not None:
-        return (
-            "--ckpt (--load-path) and --episodes need -m eval; to start training from a checkpoint, set "
-            "policy.learn.learner.hook.load_ckpt_before_run=FILE"
-        )
-    return "-c is missing: give the config file to train" if args.config is None else ""
+        check_at_least(args, episodes=1)
+        from ding_lite.cli.running import run  # noqa: PLC0415  (it loads torch)
+
+        args.seed, args.resume = (args.seeds or [None])[0], None
+        run(args)
 
 
 class Sweep(Command):

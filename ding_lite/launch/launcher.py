@@ -18,8 +18,7 @@ import tempfile
 import textwrap
 import traceback
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import spawn
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,6 +55,7 @@ from ding_lite.utils.registry import ConfigError, UserError, closest
 START = (
     "import sys; sys.path[:] = {path!r}; from ding_lite.launch.launcher import run_call; run_call({folder!r}, {caller})"
 )
+UNPICKLABLE = (pickle.PicklingError, AttributeError, TypeError)  # the errors of pickle.dumps
 _importing = False  # whether this is a rank that imports the caller's script
 USER_ERROR = 2  # the exit status of a rank that ends with a UserError
 JOIN_TIMEOUT = 600  # seconds that a request to the launcher's store may take
@@ -107,7 +107,8 @@ def launch(
             core, if there are not as many GPUs, are one.
     """
     _check_caller(nproc_per_node, max_restarts)
-    _check_machine(nproc_per_node, "launch: nproc_per_node")
+    check_processes(nproc_per_node, "launch: nproc_per_node", torch.cuda.device_count())
+    check_temporary_directory()
     if callable(fn_or_config):
         call = _pack(fn_or_config, tuple(args), dict(kwargs or {}))
     elif args:
@@ -137,8 +138,7 @@ def launch(
 
 def run_config(config: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
     """Run the pipeline that a config's policy names; return the content of result.json, and `exp_dir`."""
-    together = ["policy.multi_gpu=True"] if get_world_size() > 1 else []  # before the user's own, which win
-    overrides = [*together, *kwargs.pop("overrides", ())]
+    overrides = ["policy.multi_gpu=True"] * (get_world_size() > 1) + [*kwargs.pop("overrides", ())]  # the user's win
     pair = read_pair(config)
     pipeline = find_pipeline(find_policy(pair, overrides))
     known = inspect.signature(pipeline).parameters
@@ -158,7 +158,13 @@ def run_call(folder: str, caller: int) -> None:
         with DDPContext(report=attempt != last):  # the caller shows the last attempt's error
             value = function(*args, **kwargs)
             if get_rank() == 0:
-                _leave(value, Path(folder, "result"))
+                try:
+                    Path(folder, "result").write_bytes(pickle.dumps(value))
+                except UNPICKLABLE as error:
+                    raise UserError(
+                        f"launch: the function returned {show(value)}, which cannot be sent to the caller: {error}. "
+                        "Return numbers, arrays, dicts or state_dicts."
+                    ) from error
     except Exception as error:
         mistake, trace = str(error) if isinstance(error, UserError) else "", traceback.format_exception(error)
         record_cause(f"{type(error).__name__}: {error}", None, "".join(trace), mistake)
@@ -183,11 +189,6 @@ def _check_caller(nproc: int, max_restarts: int) -> None:
         )
 
 
-def _check_machine(nproc: int, option: str) -> None:
-    check_processes(nproc, option, torch.cuda.device_count())
-    check_temporary_directory()
-
-
 def _pack(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
     """Return the ranks' task as bytes: what to import first, and then, pickled separately, function and arguments."""
     main, name = sys.modules["__main__"], getattr(function, "__qualname__", repr(function))
@@ -204,7 +205,7 @@ def _pack(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
         raise UserError(f"launch: fresh processes cannot import '{name}': define it with def at the top of a file.")
     try:
         return pickle.dumps((prepare, pickle.dumps((function, args, kwargs))))
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
+    except UNPICKLABLE as error:
         raise UserError(
             f"launch: '{name}' and its arguments are sent to the ranks pickled, but one cannot be: {error}."
         ) from error
@@ -224,17 +225,6 @@ def _unpack(call: bytes) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str,
     return function, args, kwargs
 
 
-def _leave(value: Any, path: Path) -> None:
-    """Write rank 0's result to `path`; raise `UserError` if the result cannot be pickled."""
-    try:
-        path.write_bytes(pickle.dumps(value))
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise UserError(
-            f"launch: the function returned {show(value)}, which cannot be sent to the caller: {error}. Return "
-            "numbers, arrays, dicts or state_dicts."
-        ) from error
-
-
 def _explain(error: ChildFailedError) -> Exception:
     """Return the error that `launch` raises: a `UserError`, or a `LaunchError` with the failed rank's traceback."""
     rank, failure = first_failure(error.failures)
@@ -243,10 +233,9 @@ def _explain(error: ChildFailedError) -> Exception:
         mistake = UserError(cause.mistake)
         mistake.add_note(f"(raised on rank {rank})")
         return mistake
-    message = f"interrupted by {signal.Signals(signum).name}." if signum else cause.message
-    why = f"\n\n{cause.traceback}" if cause.traceback else f" {message}"
-    text = describe_end(rank, failure) + (f":{why}" if cause.traceback or message else "")
-    return LaunchError(text, rank, failure.exitcode)
+    why = f"interrupted by {signal.Signals(signum).name}." if signum else cause.message
+    why = f"\n\n{cause.traceback}" if cause.traceback else why and f" {why}"
+    return LaunchError(describe_end(rank, failure) + (why and f":{why}"), rank, failure.exitcode)
 
 
 def run_ranks(command: Sequence[str], nproc: int, max_restarts: int) -> int:
@@ -257,7 +246,8 @@ def run_ranks(command: Sequence[str], nproc: int, max_restarts: int) -> int:
     Returns:
         The exit status: 0; 128 + N if signal N interrupted the run; 2 after a mistake of the user, 1 after a failure.
     """
-    _check_machine(nproc, "--nproc")
+    check_processes(nproc, "--nproc", torch.cuda.device_count())
+    check_temporary_directory()
     try:
         with tempfile.TemporaryDirectory(prefix="ding_lite_") as folder, restoring_signals(FORWARDED):
             supervise(command, nproc, max_restarts, folder)
@@ -285,12 +275,25 @@ def supervise(command: Sequence[str], nproc: int, max_restarts: int, folder: str
         SignalException: this process got a signal; the ranks have ended.
     """
     allow_descriptors(nproc, hosts_store=True)
-    with _environment(nproc):
-        program, *words = command
-        spec = WorkerSpec(
-            "rank", nproc, LocalRendezvous(), entrypoint=program, args=tuple(words), max_restarts=max_restarts
-        )
-        Agent(spec, DefaultLogsSpecs(folder)).run()
+    # A script ignores SIGINT for its background jobs, but runs handle it. nohup ignores SIGHUP, which is respected.
+    handled = [n.name for n in FORWARDED if n in SIGNALS or signal.getsignal(n) != signal.SIG_IGN]
+    variables = {"TORCHELASTIC_SIGNALS_TO_HANDLE": ",".join(handled), OWN_LAUNCHER: str(os.getpid())}
+    variables[SECRET] = os.environ.get(SECRET) or secrets.token_hex()
+    if nproc > 1 and "OMP_NUM_THREADS" not in os.environ:
+        variables["OMP_NUM_THREADS"] = "1"  # torchrun's default: otherwise the ranks compete for the cores
+    log = logging.getLogger("torch.distributed.elastic")
+    handlers, propagate = log.handlers, log.propagate
+    if "LOGLEVEL" not in os.environ:  # torch's switch
+        log.handlers, log.propagate = [*handlers, logging.NullHandler()], False
+    program, *words = command
+    try:
+        with set_variables(variables):
+            spec = WorkerSpec(
+                "rank", nproc, LocalRendezvous(), entrypoint=program, args=tuple(words), max_restarts=max_restarts
+            )
+            Agent(spec, DefaultLogsSpecs(folder)).run()
+    finally:
+        log.handlers, log.propagate = handlers, propagate
 
 
 class LocalRendezvous(StaticTCPRendezvous):
@@ -300,28 +303,6 @@ class LocalRendezvous(StaticTCPRendezvous):
         store = host_store(loopback(), 0, JOIN_TIMEOUT)
         super().__init__(store.host, store.port, 0, 1, uuid.uuid4().hex, JOIN_TIMEOUT)
         self._store = store
-
-
-@contextmanager
-def _environment(nproc: int) -> Iterator[None]:
-    """Return a context manager that sets the variables of torch's launcher and the ranks, and silences torch's log."""
-    # A script ignores SIGINT for its background jobs, but runs handle it. nohup ignores SIGHUP, which is respected.
-    handled = [n.name for n in FORWARDED if n in SIGNALS or signal.getsignal(n) != signal.SIG_IGN]
-    variables = {"TORCHELASTIC_SIGNALS_TO_HANDLE": ",".join(handled), OWN_LAUNCHER: str(os.getpid())}
-    variables[SECRET] = os.environ.get(SECRET) or secrets.token_hex()
-    if nproc > 1 and "OMP_NUM_THREADS" not in os.environ:
-        variables["OMP_NUM_THREADS"] = "1"  # torchrun's default: otherwise the ranks compete for the cores
-    log, silent = logging.getLogger("torch.distributed.elastic"), logging.NullHandler()
-    propagate = log.propagate
-    if "LOGLEVEL" not in os.environ:  # torch's switch
-        log.addHandler(silent)
-        log.propagate = False
-    try:
-        with set_variables(variables):
-            yield
-    finally:
-        log.removeHandler(silent)
-        log.propagate = propagate
 
 
 class Agent(LocalElasticAgent):
