@@ -14,8 +14,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,34 +80,26 @@ def find_unevaluated(run: Run) -> Removal | None:
 
 
 def remove(removal: Removal) -> None:
-    """Remove files."""
+    """Remove files. Meanwhile the directory is locked as by a run, so that none can be resumed in it."""
     directory = removal.run.path
-    with _locked(directory):
-        try:
-            for path in removal.paths:
-                if path == directory:
-                    shutil.rmtree(path)
-                else:
-                    path.unlink(missing_ok=True)
-        except OSError as error:
-            raise UserError(f"Cannot remove '{error.filename}': {error.strerror}.") from None
+    try:
+        lock = lock_directory(directory)
+    except BlockingIOError:
+        raise UserError(f"'{directory}': the run is active now. Nothing was removed from it.") from None
+    try:
+        for path in removal.paths:
+            if path == directory:
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+    except OSError as error:
+        raise UserError(f"Cannot remove '{error.filename}': {error.strerror}.") from None
+    finally:
+        unlock_directory(lock)
 
 
 def _number(match: re.Match[str]) -> tuple[int, int]:
     return int(match[1]), int(match[2] or 1)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Lock a directory as a run does, so that none can be resumed in it."""
-    try:
-        directory = lock_directory(path)
-    except BlockingIOError:
-        raise UserError(f"'{path}': the run is active now. Nothing was removed from it.") from None
-    try:
-        yield
-    finally:
-        unlock_directory(directory)
 
 
 def list_runs(directories: Iterable[Path], root: Path) -> Table:

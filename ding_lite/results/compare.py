@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,6 @@ from ding_lite.utils.registry import UserError, closest
 
 COVERAGE = {2: 50, 3: 75, 4: 87, 5: 91}  # number of runs: how many % of their 95 % intervals contain the truth
 NEVER = "never"  # the median of runs of which half or more did not reach the threshold
-NONE = Estimate(math.nan, math.nan, math.nan)
 THRESHOLD = 0.9  # score of the column "above" if none is given
 COLUMNS = ("env", "random", "reference")
 Scores = Mapping[str, Sequence[Floats]]  # name of a group: for each task, the scores of its runs
@@ -71,10 +71,9 @@ def compare_groups(
     average: str = "mean",
     last: int = 1,
 ) -> Comparison:
-    """Compare the groups of each environment with one of them.
+    """Compare the groups of each environment with one of them, by default the first; see `Comparison`.
 
-    Without a `threshold`, the return to reach is the environment's `stop_value`, if all its runs have the same; without
-    `against`, the reference group is the first of each environment. See `Comparison` for the others.
+    Without a `threshold`, the return to reach is the environment's `stop_value`, if all its runs have the same.
     """
     if threshold is not None and not math.isfinite(threshold):
         raise UserError(f"--threshold: expected a return to reach, got {threshold}.")
@@ -98,8 +97,13 @@ def compare_groups(
 def render(comparison: Comparison, kind: str, width: int) -> str:
     """Return the tables of all environments: as `text` for a terminal of `width` columns, as `markdown` or as `csv`."""
     if kind == "csv":
-        return _render_csv(comparison)
-    return render_tables(_tables(comparison), describe_columns(comparison), kind, width)
+        return _csv_table(comparison).csv()
+    tables = []
+    for env in comparison.envs():
+        tables.append((env, result_table(comparison, env)))
+        if differences := difference_table(comparison, env):
+            tables.append((f"{env}: what differs", differences))
+    return render_tables(tables, describe_columns(comparison), kind, width)
 
 
 def render_tables(tables: Sequence[tuple[str, Table]], words: str, kind: str, width: int) -> str:
@@ -111,7 +115,7 @@ def render_tables(tables: Sequence[tuple[str, Table]], words: str, kind: str, wi
     return "\n\n".join([*parts, fold_text(words, width)])
 
 
-def _render_csv(comparison: Comparison) -> str:
+def _csv_table(comparison: Comparison) -> Table:
     """Return a line for each group, with plain numbers, and a column for each config key in which the groups differ."""
     keys = differing_keys([run.config for row in comparison.rows for run in row.group.runs])
     header = ["env", "group", "runs", "best_return", "best_low", "best_high", "last_return", "last_low", "last_high"]
@@ -119,15 +123,12 @@ def _render_csv(comparison: Comparison) -> str:
     header += ["against", "p_better", "p_low", "p_high", "directories", *keys]
     lines = []
     for row in comparison.rows:
-        better = row.better or Estimate(math.nan, math.nan, math.nan)
-        numbers = [row.best.value, row.best.low, row.best.high, row.last.value, row.last.low, row.last.high]
-        limits = [math.nan if row.threshold is None else row.threshold, row.reached, row.steps, row.seconds]
-        chances = [better.value, better.low, better.high]
-        texts = [plain_number(number) for number in (*numbers, *limits)]
-        texts += [comparison.against[row.group.env], *map(plain_number, chances)]
-        texts.append(" ".join(str(run.path) for run in row.group.runs))
-        lines.append([row.group.env, row.group.name, str(len(row.group.runs)), *texts, *map(row.group.values, keys)])
-    return Table(header, lines).csv()
+        group, threshold = row.group, math.nan if row.threshold is None else row.threshold
+        numbers = (*row.best, *row.last, threshold, row.reached, row.steps, row.seconds)
+        texts = [group.env, group.name, str(len(group.runs)), *map(_plain_number, numbers)]
+        texts += [comparison.against[group.env], *map(_plain_number, row.better or Estimate(math.nan))]
+        lines.append([*texts, " ".join(str(run.path) for run in group.runs), *map(group.values, keys)])
+    return Table(header, lines)
 
 
 def result_table(comparison: Comparison, env: str) -> Table:
@@ -202,29 +203,25 @@ def describe_columns(comparison: Comparison) -> str:
 
 
 def _row(group: Group, reference: Group, threshold: float | None, average: str, count: int) -> Row:
-    crossings = [_first_crossing(run, threshold) for run in group.runs]
-    last = last_returns(group, count)
-    better = None if group is reference else probability_of_improvement([last], [last_returns(reference, count)])
-    best = np.array([values.max() if len(values) else math.nan for values in _returns(group)])
+    steps, seconds = np.transpose([_first_crossing(run, threshold) for run in group.runs])
+    last = _last_returns(group, count)
+    better = None if group is reference else probability_of_improvement([last], [_last_returns(reference, count)])
     return Row(
         group,
-        estimate(best, average),
-        estimate(last, average),
-        threshold,
-        sum(math.isfinite(steps) for steps, _ in crossings),
-        float(np.median([steps for steps, _ in crossings])),
-        float(np.median([seconds for _, seconds in crossings])),
-        better,
+        best=estimate(np.array([max(run.column(RETURN)[1], default=math.nan) for run in group.runs]), average),
+        last=estimate(last, average),
+        threshold=threshold,
+        reached=int(np.isfinite(steps).sum()),
+        steps=float(np.median(steps)),
+        seconds=float(np.median(seconds)),
+        better=better,
     )
 
 
-def _returns(group: Group) -> list[Floats]:
-    return [run.column(RETURN)[1] for run in group.runs]
-
-
-def last_returns(group: Group, count: int) -> Floats:
+def _last_returns(group: Group, count: int) -> Floats:
     """Return the mean of each run's last `count` evaluations; NaN for a run without one."""
-    return np.array([values[-count:].mean() if len(values) else math.nan for values in _returns(group)])
+    columns = [run.column(RETURN)[1] for run in group.runs]
+    return np.array([values[-count:].mean() if len(values) else math.nan for values in columns])
 
 
 def _first_crossing(run: Run, threshold: float | None) -> tuple[float, float]:
@@ -242,21 +239,11 @@ def _find_stop_value(groups: Sequence[Group]) -> float | None:
     return float(value) if not values and isinstance(value, int | float) and math.isfinite(value) else None
 
 
-def _tables(comparison: Comparison) -> list[tuple[str, Table]]:
-    tables = []
-    for env in comparison.envs():
-        tables.append((env, result_table(comparison, env)))
-        differences = difference_table(comparison, env)
-        if differences is not None:
-            tables.append((f"{env}: what differs", differences))
-    return tables
-
-
 def _show_count(value: float) -> str:
     return f"{value:,.0f}" if math.isfinite(value) else NEVER
 
 
-def plain_number(number: float) -> str:
+def _plain_number(number: float) -> str:
     """Return a number for CSV; empty if it is not finite."""
     return json.dumps(number) if math.isfinite(number) else ""
 
@@ -285,9 +272,9 @@ def read_references(path: Path) -> dict[str, tuple[float, float]]:
 
 
 def score_groups(groups: Sequence[Group], references: Mapping[str, tuple[float, float]], last: int = 1) -> Scores:
-    """Return the scores of the groups of each name, in all environments.
+    """Return the scores of the groups of each name, in all environments; see `read_references`.
 
-    `references` is what `read_references` returned. A run's return is the mean of its `last` evaluations.
+    A run's return is the mean of its `last` evaluations.
     """
     envs = list(dict.fromkeys(group.env for group in groups))
     for env in envs:
@@ -295,7 +282,7 @@ def score_groups(groups: Sequence[Group], references: Mapping[str, tuple[float, 
             raise UserError(f"--normalize: its file has no line for {env}.{closest(env, references)}")
     scores = {}
     for name in dict.fromkeys(group.name for group in groups):
-        own = {group.env: last_returns(group, last) for group in groups if group.name == name}
+        own = {group.env: _last_returns(group, last) for group in groups if group.name == name}
         tasks = []
         for env in envs:
             random, reference = references[env]
@@ -313,10 +300,9 @@ def score_groups(groups: Sequence[Group], references: Mapping[str, tuple[float, 
 def score_table(
     scores: Scores, threshold: float | None = None, against: str | None = None, plain: bool = False
 ) -> Table:
-    """Return the table over all tasks.
+    """Return the table over all tasks. Rows are compared with `against`, by default the first.
 
-    Runs are counted above the score `threshold`; None: `THRESHOLD`. The others are compared with the row `against`;
-    None: the first. `plain` cells are numbers, for CSV.
+    Runs are counted above the score `threshold`; None: `THRESHOLD`. `plain` cells are numbers, for CSV.
     """
     limit = THRESHOLD if threshold is None else threshold
     if against is not None and against not in scores:
@@ -328,11 +314,10 @@ def score_table(
         figures = (
             stratified_estimate(tasks, lambda drawn: average(drawn, "iqm")),
             stratified_estimate(tasks, lambda drawn: performance_profile(drawn, [limit])[:, 0]),
-            NONE if name == reference else probability_of_improvement(tasks, scores[reference]),
+            Estimate(math.nan) if name == reference else probability_of_improvement(tasks, scores[reference]),
         )
-        numbers = [plain_number(number) for part in figures for number in (part.value, part.low, part.high)]
-        count = str(sum(map(len, tasks)))
-        rows.append([name, count, *(numbers if plain else map(show_probability, figures))])
+        texts = map(_plain_number, chain(*figures)) if plain else map(show_probability, figures)
+        rows.append([name, str(sum(map(len, tasks))), *texts])
     header = [name for title in titles for name in (title, f"{title} low", f"{title} high")] if plain else titles
     return Table(["group", "runs", *header], rows, frozenset(range(1, 2 + len(header))))
 

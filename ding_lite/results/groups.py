@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from ding_lite.results.run import Run
@@ -39,10 +40,10 @@ def group_runs(runs: Sequence[Run], by: str | None = None) -> list[Group]:
     holds the runs of one environment with the same `algorithm` or value of a config key, or single ones with `run`.
     With `env`, it holds all runs of an environment.
     """
-    key_of, name_of = _key(runs, by)
+    name_of = _namer(runs, by) if by else None
     divided: dict[Any, list[Run]] = {}
     for run in runs:
-        divided.setdefault(key_of(run), []).append(run)
+        divided.setdefault((run.env, name_of(run)) if name_of else _identity(run), []).append(run)
     parts = list(divided.values())
     names = [name_of(part[0]) for part in parts] if name_of else _names(parts)
     envs = ["all environments" if by == "env" else part[0].env for part in parts]
@@ -56,25 +57,19 @@ def differing_keys(configs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def describe_groups(groups: Sequence[Group]) -> list[str]:
-    """Return lines about what makes averages of groups doubtful.
-
-    They name keys in which runs of a group differ, runs that repeat the config and the seed of another one of their
-    group, and runs that were interrupted, were killed or are still running.
-    """
+    """Return lines about what makes averages of groups doubtful."""
     lines = []
     for group in groups:
-        if keys := differing_keys([run.config for run in group.runs]):
-            lines.append(f"The runs of '{group.name}' differ in more than the seed: {_few(keys)}.")
-        first: dict[tuple[Any, int | None], Run] = {}
+        name, first = group.name, dict[tuple[Any, int | None], Run]()
         repeats = [run.name for run in group.runs if first.setdefault((_identity(run), run.seed), run) is not run]
-        if repeats:
-            lines.append(
-                f"Some runs of '{group.name}' repeat the config and the seed of another one, so intervals are too "
-                f"short: {_few(repeats)}."
-            )
+        again = f"Some runs of '{name}' repeat the config and the seed of another one, so intervals are too short"
         partial = [f"{run.name} ({run.ending})" for run in group.runs if run.ending in UNFINISHED]
-        if partial:
-            lines.append(f"Some runs of '{group.name}' count only as far as they got: {_few(partial)}.")
+        doubts = {
+            f"The runs of '{name}' differ in more than the seed": differing_keys([run.config for run in group.runs]),
+            again: repeats,
+            f"Some runs of '{name}' count only as far as they got": partial,
+        }
+        lines += [f"{doubt}: {_few(names)}." for doubt, names in doubts.items() if names]
     return lines
 
 
@@ -110,29 +105,19 @@ def shorten(keys: Sequence[str]) -> list[str]:
     return [short(key) for key in keys]
 
 
-def _key(runs: Sequence[Run], by: str | None) -> tuple[Callable[[Run], Any], Callable[[Run], str] | None]:
-    """Return a function whose value is the same for the runs of a group, and one that names a group if it can."""
-    if by is None:
-        return _identity, None
-    if by == "env":
-        return (lambda run: run.env), (lambda run: run.env)
+def _namer(runs: Sequence[Run], by: str) -> Callable[[Run], str]:
+    """Return a function that names the group of a run; the runs of a group have one environment and one name."""
+    if by in ("env", "algorithm"):
+        return attrgetter(by)
     if by == "run":
         names = [run.name for run in runs]
-        return (lambda run: run.path), (
-            lambda run: run.name if names.count(run.name) == 1 else printable(str(run.path))
-        )
-    if by == "algorithm":
-        return (lambda run: (run.env, run.algorithm)), (lambda run: run.algorithm)
+        return lambda run: run.name if names.count(run.name) == 1 else printable(str(run.path))
     known = {key for run in runs for key in run.config}
     if by not in known:
         raise UserError(f"--by {by}: expected {', '.join(BY)} or a config key.{closest(by, known)}")
     values = [run.config.get(by, MISSING) for run in runs]
     texts = {full_value(value): text for value, text in zip(values, short_values(values), strict=True)}
-
-    def value(run: Run) -> str:
-        return full_value(run.config.get(by, MISSING))
-
-    return (lambda run: (run.env, value(run))), (lambda run: f"{by.rpartition('.')[2]}={texts[value(run)]}")
+    return lambda run: f"{by.rpartition('.')[2]}={texts[full_value(run.config.get(by, MISSING))]}"
 
 
 def _identity(run: Run) -> tuple[tuple[str, str], ...]:

@@ -64,7 +64,10 @@ def render_report(
     groups: Sequence[Group], comparison: Comparison, plot: PlotOptions, title: str, videos: int = 1
 ) -> str:
     """Return a report as HTML, with a heading and the newest `videos` of each run."""
-    parts = [f"<h1>{html.escape(title)}</h1>", f"<p>{_summary(groups)}</p>"]
+    runs = [run for group in groups for run in group.runs]
+    envs = ", ".join(dict.fromkeys(run.env for run in runs))
+    summary = html.escape(f"{len(runs)} runs in {len(groups)} groups, on {envs}.")
+    parts = [f"<h1>{html.escape(title)}</h1>", f"<p>{summary}</p>"]
     for env in comparison.envs():
         inside = [group for group in groups if group.env == env]
         parts += [
@@ -89,12 +92,6 @@ def find_videos(run: Run, count: int) -> list[Path]:
     return sorted(videos, key=lambda path: (path.stat().st_mtime, path.name), reverse=True)[:count]
 
 
-def _summary(groups: Sequence[Group]) -> str:
-    runs = [run for group in groups for run in group.runs]
-    envs = dict.fromkeys(run.env for run in runs)
-    return html.escape(f"{len(runs)} runs in {len(groups)} groups, on {', '.join(envs)}.")
-
-
 def _curves(groups: Sequence[Group], env: str, plot: PlotOptions, all_names: Sequence[str]) -> str:
     """Return the picture of an environment, or a note if nothing of it was recorded."""
     if not any(run.keys & set(plot.metrics) for group in groups for run in group.runs):
@@ -109,20 +106,18 @@ def _curves(groups: Sequence[Group], env: str, plot: PlotOptions, all_names: Seq
 
 def _html_table(table: Table) -> str:
     """Return a table whose cells know their column's name, which a phone shows beside them."""
-    head = "".join(f"<th{_class(table, column)}>{html.escape(name)}</th>" for column, name in enumerate(table.header))
-    rows = []
-    for row in table.rows:
-        cells = [
-            f'<td{_class(table, column)} data-label="{html.escape(name)}">{html.escape(cell)}</td>'
-            for column, (name, cell) in enumerate(zip(table.header, row, strict=True))
-        ]
-        rows.append("".join(cells))
+    names = [html.escape(name) for name in table.header]
+    kinds = [' class="right"' if column in table.right else "" for column in range(len(names))]
+    head = "".join(f"<th{kind}>{name}</th>" for kind, name in zip(kinds, names, strict=True))
+    rows = [
+        "".join(
+            f'<td{kind} data-label="{name}">{html.escape(cell)}</td>'
+            for kind, name, cell in zip(kinds, names, row, strict=True)
+        )
+        for row in table.rows
+    ]
     body = "\n".join(f"<tr>{row}</tr>" for row in rows)
     return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
-
-
-def _class(table: Table, column: int) -> str:
-    return ' class="right"' if column in table.right else ""
 
 
 def _describe_group(group: Group, videos: int) -> Iterator[str]:

@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,13 +31,12 @@ SLIT = 1e-9
 MOST_VALUES = 2_000_000  # numbers of a bootstrap that are in memory at once
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(NamedTuple):
     """An average over runs with its 95 % interval; NaN where there is none, as for a single run."""
 
     value: float
-    low: float
-    high: float
+    low: float = math.nan
+    high: float = math.nan
 
 
 def average(values: NDArray[Any], kind: str = "mean", axis: int = -1) -> Any:
@@ -53,10 +51,10 @@ def average(values: NDArray[Any], kind: str = "mean", axis: int = -1) -> Any:
 
 
 def estimate(values: NDArray[Any], kind: str = "mean") -> Estimate:
-    """Return the average of some runs' values with its interval; values that are NaN are left out."""
+    """Return the average of some runs' values, without NaN, with its interval."""
     values = values[~np.isnan(values)]
     if not len(values):
-        return Estimate(math.nan, math.nan, math.nan)
+        return Estimate(math.nan)
     low, high = intervals(values[:, None], kind)
     return Estimate(float(average(values, kind)), float(low[0]), float(high[0]))
 
@@ -64,21 +62,16 @@ def estimate(values: NDArray[Any], kind: str = "mean") -> Estimate:
 def intervals(values_RP: NDArray[Any], kind: str = "mean") -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the lower and upper ends of the 95 % bootstrap intervals of P averages over R runs.
 
-    Args:
-        values_RP: a row for each run; the same runs are drawn for all points.
-        kind: a word of `AVERAGES`.
-
-    Returns:
-        two arrays `[P]`, of NaN for a single run.
+    `values_RP` has a row for each run; the same runs are drawn for all points. `kind` is a word of `AVERAGES`. The ends
+    are arrays `[P]`, of NaN for a single run.
     """
     stats = load_extra("scipy.stats", "plot")
     count, points = values_RP.shape
     if count < 2:
         return np.full(points, np.nan), np.full(points, np.nan)
-    statistic: Callable[..., Any] = lambda drawn, axis: average(drawn, kind, axis)  # noqa: E731
     result = stats.bootstrap(
         (values_RP,),
-        statistic,
+        lambda drawn, axis: average(drawn, kind, axis),
         n_resamples=DRAWS,
         batch=max(MOST_VALUES // values_RP.size, 1),
         vectorized=True,
@@ -93,15 +86,12 @@ def intervals(values_RP: NDArray[Any], kind: str = "mean") -> tuple[NDArray[Any]
 def stratified_intervals(
     scores: Collection[NDArray[Any]], statistic: Callable[[NDArray[Any]], NDArray[Any]], level: float | None = None
 ) -> NDArray[Any]:
-    """Return the lower and upper end of a statistic's 95 % interval by the stratified bootstrap.
+    """Return the lower and upper end of a statistic's 95 % interval by the stratified bootstrap, `[2]` or `[2, P]`.
 
     Args:
-        scores: an array for each task; its runs are drawn within it.
+        scores: an array for each task, within which its runs are drawn; of a single run, the ends are NaN.
         statistic: maps draws of the scores of all tasks, `[D, R]`, to `[D]` or `[D, P]`.
         level: of the percentile interval; None: the expanded one.
-
-    Returns:
-        `[2]` or `[2, P]`; NaN if a task has a single run.
     """
     count = min(map(len, scores))
     if count < 2:
@@ -146,21 +136,17 @@ def probability_of_improvement(better: Collection[NDArray[Any]], worse: Collecti
     bootstrap would say [1, 1] for three runs that are all better than three others. For three and three equal runs of
     one task the interval contains the truth in 90 % of all cases, for more runs or tasks in 94 % or more.
 
-    Args:
-        better: an array for each task, of the first group's runs; NaN are left out.
-        worse: those of the other group.
-
-    Returns:
-        NaN if a group is empty; no interval if both have a single run of a task.
+    Both groups have an array for each task, whose NaN are left out. The result is NaN if a group is empty, and has no
+    interval if both have a single run of a task.
     """
     tasks = [(a[~np.isnan(a)], b[~np.isnan(b)]) for a, b in zip(better, worse, strict=True)]
     sizes = [(len(a), len(b)) for a, b in tasks]
     if not min(map(min, sizes)):
-        return Estimate(math.nan, math.nan, math.nan)
+        return Estimate(math.nan)
     differences = [a[:, None] - b for a, b in tasks]
     share = float(np.mean([np.mean((difference > 0) + 0.5 * (difference == 0)) for difference in differences]))
     if min(map(sum, sizes)) == 2:
-        return Estimate(share, math.nan, math.nan)
+        return Estimate(share)
     z = load_extra("scipy.stats", "plot").norm.ppf((1 + LEVEL) / 2)
 
     def outside(p: float) -> float:
