@@ -26,10 +26,10 @@ from tensorboardX.proto.summary_pb2 import Summary
 from tqdm import tqdm
 
 from ding_lite.utils.checkpoint.file import atomic_file
-from ding_lite.utils.directory_lock import parse_json
 from ding_lite.utils.disk import describe_os_error
 from ding_lite.utils.printable import printable_lines, show
 from ding_lite.utils.ranks.heartbeat import writing
+from ding_lite.utils.records import METRICS, RESULT, RecordReader
 
 COUNTS = ("envstep", "train_iter", "seconds", "time")  # keys of a line of metrics.jsonl that are not figures
 EVENTS_PERIOD = 10.0  # seconds between two flushes of the TensorBoard file, because a flush waits for the disk
@@ -55,7 +55,7 @@ class ExperimentLogger(AbstractContextManager[Any]):
 
     def __init__(self, exp_dir: str, rank: int = 0, axis: str = "envstep") -> None:
         self._exp_dir, self._rank, self._axis = exp_dir, rank, axis
-        self._result = os.path.abspath(os.path.join(exp_dir, "result.json"))  # the current directory may change
+        self._result = os.path.abspath(os.path.join(exp_dir, RESULT))  # the current directory may change
         self._complained = False
         self._copies, is_pipe = _stdout_is_elsewhere() if rank == 0 else (False, False)
         self._copies = self._copies and (self.copies_to_pipes or not is_pipe)
@@ -65,7 +65,7 @@ class ExperimentLogger(AbstractContextManager[Any]):
             events_dir = os.path.join(exp_dir, "log", "serial")
             os.makedirs(events_dir, exist_ok=True)
             self._text = open(os.path.join(exp_dir, "log", "log.txt"), "ab")  # noqa: SIM115 closed by close()
-            self._metrics = open(os.path.join(exp_dir, "metrics.jsonl"), "ab")  # noqa: SIM115
+            self._metrics = open(os.path.join(exp_dir, METRICS), "ab")  # noqa: SIM115
             # not SummaryWriter: its thread dies if the disk is full, and then every call blocks
             self._events: EventsWriter | None = EventsWriter(os.path.join(events_dir, "events"), f".{os.getpid()}")
 
@@ -128,8 +128,8 @@ class ExperimentLogger(AbstractContextManager[Any]):
             start = SessionLog(status=SessionLog.START)
             with self._tolerant():
                 self._write_event(Event(wall_time=time.time(), step=step, session_log=start))
-            with self._tolerant(), suppress(ValueError, TypeError, KeyError), open(self._metrics.name, "rb") as file:
-                for record in map(parse_json, file):  # TensorBoard drops the checkpoint's own step too
+            with self._tolerant(), suppress(TypeError, KeyError):
+                for record in RecordReader(self._metrics.name).read():  # TensorBoard drops the checkpoint's own step
                     if record[self._axis] >= step:
                         self._write_points(record)
 

@@ -1,4 +1,4 @@
-"""Reading the records of a run, metrics.jsonl, which `ExperimentLogger` writes."""
+"""Reading files of a run with a JSON object in each line, such as metrics.jsonl, which `ExperimentLogger` writes."""
 
 from __future__ import annotations
 
@@ -51,6 +51,5 @@ class RecordReader:
         found = []
         for line in new:
             with suppress(ValueError):  # a full disk cuts lines
-                record = parse_json(line)
-                found += [record] if isinstance(record, dict) else []
-        return found
+                found.append(parse_json(line))
+        return [record for record in found if isinstance(record, dict)]

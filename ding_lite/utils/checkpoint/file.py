@@ -72,7 +72,7 @@ def save_checkpoint(path: str, state: dict[str, Any], record: dict[str, Any] | N
     Args:
         path: Missing directories are created. The disk must have room for the old and the new file together.
         state: Tensors, numbers, strings, and dicts, lists and tuples of them; numpy arrays have to become tensors.
-        record: Information about the state, of the same types; `read_checkpoint` returns it.
+        record: Information about the state, of the same types.
 
     Returns:
         The checksum that `read_checkpoint` compares.
@@ -100,12 +100,7 @@ def save_checkpoint(path: str, state: dict[str, Any], record: dict[str, Any] | N
 
 
 def _write(payload: dict[str, Any], file: BinaryIO) -> None:
-    """Write with torch by path, which is several times as fast as to a file object and makes no copy.
-
-    Raises:
-        OSError: torch could not write, and the cause is known.
-        RuntimeError: torch could not write, for an unknown reason.
-    """
+    """Write with torch by path, which is several times as fast as to a file object and makes no copy."""
     try:
         torch.save(payload, file.name)
     except RuntimeError as error:
@@ -150,7 +145,14 @@ def read_checkpoint(
             own = f"/proc/self/fd/{file.fileno()}"  # on Linux a name that stays valid when `path` is renamed or removed
             name = own if os.path.exists(own) else path
             payload = torch.load(name, map_location=map_location, weights_only=True, mmap=mmap)
-        _check_header(payload)
+        types = [type(payload.get(key)) for key in ("state", "record")] if isinstance(payload, dict) else []
+        if types != [dict, dict] or payload.get("format") != FORMAT:
+            raise CheckpointError("it is a torch file, but not one that save_checkpoint of ding_lite wrote")
+        if (version := payload.get("version")) != VERSION:
+            raise CheckpointError(
+                f"it has format version {version}, this ding_lite reads version {VERSION}; use the ding_lite that "
+                "wrote it"
+            )
     except Exception as error:  # a damaged archive can raise nearly anything; nothing is hidden, all is re-raised
         raise CheckpointError(f"Cannot read checkpoint '{path}': {_reason(error)}.") from error
     return payload["state"], payload["record"]
@@ -163,17 +165,6 @@ def _checksum(file: BinaryIO, archive: zipfile.ZipFile) -> str:
     """
     file.seek(archive.start_dir)
     return hashlib.sha256(f"{os.fstat(file.fileno()).st_size} ".encode() + file.read()).hexdigest()
-
-
-def _check_header(payload: Any) -> None:
-    types = [type(payload.get(key)) for key in ("state", "record")] if isinstance(payload, dict) else []
-    if types != [dict, dict] or payload.get("format") != FORMAT:
-        raise CheckpointError("it is a torch file, but not one that save_checkpoint of ding_lite wrote")
-    if payload.get("version") != VERSION:
-        raise CheckpointError(
-            f"it has format version {payload.get('version')}, this ding_lite reads version {VERSION}; "
-            "use the ding_lite that wrote it"
-        )
 
 
 def _reason(error: BaseException) -> str:

@@ -16,8 +16,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ding_lite.utils.directory_lock import parse_json
 from ding_lite.utils.passwords import hide_passwords
+from ding_lite.utils.records import RecordReader
 
 ORIGIN = "origin.jsonl"
 LIBRARIES = ("ding_lite", "torch", "numpy", "gymnasium", "ale-py")
@@ -33,11 +33,7 @@ def record_origin(directory: str | Path, **more: Any) -> None:
 
 def read_origins(directory: str | Path) -> list[dict[str, Any]]:
     """Return the starts of a run, the first one first; none if it was recorded by an older version."""
-    with suppress(OSError, ValueError):
-        path = Path(directory) / ORIGIN
-        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-        return [origin for line in lines if isinstance(origin := parse_json(line), dict)]
-    return []
+    return RecordReader(Path(directory) / ORIGIN).read()
 
 
 def describe_origin() -> dict[str, Any]:

@@ -152,8 +152,9 @@ def _open(exp_name: str, resume: bool, record: dict[str, Any], known: list[str])
         if resume and not os.path.isdir(exp_name):
             raise ConfigError(f"Cannot resume '{exp_name}': there is no such directory. Set exp_name to the run's own.")
         paths = [exp_name] if resume else [exp_name, *glob.iglob(glob.escape(exp_name.rstrip("/")) + "_*")]
-        before = next(filter(lambda path: _is_of_this_run(path, record), paths), None)
-        there: dict[str, Any] = read_json(os.path.join(before, "job.json")) if before else {"owner": uuid.uuid4().hex}
+        jobs = ((path, read_json(os.path.join(path, "job.json"))) for path in paths)
+        no_job = None, {"owner": uuid.uuid4().hex}
+        before, there = next(((path, job) for path, job in jobs if _is_of_this_run(job, record)), no_job)
         if before:
             _check_interrupt(read_result(before), there["agents"], record["agents"])
             _changes[before] = _describe_changes(there["agents"], record["agents"])
@@ -165,7 +166,14 @@ def _open(exp_name: str, resume: bool, record: dict[str, Any], known: list[str])
         path = before or (exp_name if resume else _make_new_dir(exp_name))
         if trap := find_trap_inside(path):
             raise ConfigError(f"Cannot resume '{path}': {trap}")
-        _locks[path] = _lock(path)
+        try:
+            _locks[path] = lock_directory(path)
+        except BlockingIOError:
+            pids = ", ".join(map(str, holders(path)))
+            who = f"process {pids} of this machine" if pids else "a process of another machine or user"
+            raise ConfigError(
+                f"Cannot resume '{path}': its run is still active ({who}). Stop that one first."
+            ) from None
         record["owner"] = str(there.get("owner"))
         if resume:
             _records[path] = record
@@ -220,23 +228,11 @@ def _write_job(path: str, record: dict[str, Any]) -> None:
             raise
 
 
-def _lock(path: str) -> int:
-    try:
-        return lock_directory(path)
-    except BlockingIOError:
-        pids = ", ".join(map(str, holders(path)))
-        who = f"process {pids} of this machine" if pids else "a process of another machine or user"
-        raise ConfigError(f"Cannot resume '{path}': its run is still active ({who}). Stop that one first.") from None
-
-
-def _is_of_this_run(path: str, record: dict[str, Any]) -> bool:
-    """Return whether an earlier attempt of this run has opened this directory."""
-    there = read_json(os.path.join(path, "job.json"))
-    agents = there.get("agents")
+def _is_of_this_run(job: dict[str, Any], record: dict[str, Any]) -> bool:
+    """Return whether the job of a directory is an earlier attempt of this run."""
+    agents = job.get("agents")  # another program may use the file's name
     return (
-        there.get("run") == record["run"]
-        and isinstance(agents, dict)  # another program may use the file's name
-        and any(agent in agents for agent in record["agents"])
+        job.get("run") == record["run"] and isinstance(agents, dict) and not agents.keys().isdisjoint(record["agents"])
     )
 
 

@@ -34,8 +34,8 @@ class Loaded(NamedTuple):
 
     `local_state` is this rank's. If more or fewer ranks saved the checkpoint than there are now, or parts are `lost`,
     it is None, and `of_ranks` has those parts that this rank needs, in the order of ranks; None for the others. Tensors
-    of files that this rank sees are views of them, so they need no second copy in memory.
-    `skipped` has one line for each newer checkpoint that was not used, with the reason; the same on every rank.
+    of files that this rank sees are views of them, so they need no second copy in memory. `skipped` has one line for
+    each newer checkpoint that was not used, with the reason; the same on every rank.
     """
 
     name: str
@@ -57,12 +57,8 @@ class CheckpointStore:
     see each other's files. Opening a store and loading from it remove nothing; the first save removes what a killed one
     has left. Files that are older than the newest checkpoint and belong to none stay: another run may have left them.
 
-    Args:
-        directory: Created when something is saved.
-        keep: How many of the newest checkpoints stay; 0: all.
-
-    Raises:
-        CheckpointError: The directory exists and cannot be listed.
+    The `keep` newest checkpoints stay; 0: all. The directory is created when something is saved; `CheckpointError` says
+    that it exists and cannot be listed.
     """
 
     def __init__(self, directory: str, keep: int) -> None:
@@ -79,12 +75,8 @@ class CheckpointStore:
     ) -> str | None:
         """Save a checkpoint of all ranks. Then remove the ones before the newest `keep`, and those not continued from.
 
-        Args:
-            train_iter: In learner iterations; names the checkpoint.
-            state: Global state, what `save_checkpoint` takes; only rank 0's is written.
-            local_state: This rank's.
-            keep_parts: Whether older checkpoints keep their parts. Without them, a run that has to continue from an
-                older one has no local states.
+        The global `state` is what `save_checkpoint` takes; only rank 0's is written. Without `keep_parts`, older
+        checkpoints lose their parts, so a run that has to continue from one has no local states.
 
         Returns:
             None, or one line that says why nothing was saved; earlier checkpoints are then unchanged.
@@ -105,7 +97,8 @@ class CheckpointStore:
         self._names.append(name)
         self._remove(self._abandoned)
         self._abandoned = []
-        self._remove_old()
+        self._remove(self._names[: -self._keep])  # none if `keep` is 0
+        self._names = self._names[-self._keep :]
         for old in () if keep_parts else self._names[:-1]:
             self._remove_parts(old)
         self._name_last()
@@ -149,7 +142,8 @@ class CheckpointStore:
         raise CheckpointError(f"No checkpoint in '{self._directory}' can be loaded: {reasons}")
 
     def _path(self, name: str, rank: int | None = None) -> str:
-        return _path(self._directory, name, rank)
+        part = "" if rank is None else f".rank_{rank}"
+        return os.path.join(self._directory, f"{name}{part}.pth.tar")
 
     def _list(self) -> list[dict[str, str | None]]:
         """Return this store's files that this rank sees, as the groups of `FILE` and the key "file"."""
@@ -171,11 +165,6 @@ class CheckpointStore:
         ]
         self._most_parts = max((int(match["part"] or 0) + 1 for match in found), default=0)
 
-    def _remove_old(self) -> None:
-        """Remove all but the newest `keep` checkpoints."""
-        self._remove(self._names[: -self._keep])  # none if `keep` is 0
-        self._names = self._names[-self._keep :]
-
     def _remove(self, names: list[str]) -> None:
         for name in names:
             self._remove_parts(name)
@@ -195,9 +184,14 @@ class CheckpointStore:
             return
         newest, last = self._path(self._names[-1]), self._path("ckpt_last")
         with suppress(OSError):  # the directory may be read-only
-            if not (os.path.exists(last) and os.path.samefile(newest, last)):
-                _link(newest, f"{last}.tmp")
-                os.replace(f"{last}.tmp", last)
+            if os.path.exists(last) and os.path.samefile(newest, last):
+                return
+            _unlink(f"{last}.tmp")
+            try:
+                os.link(newest, f"{last}.tmp")
+            except OSError:  # the file system has no hard links
+                shutil.copyfile(newest, f"{last}.tmp")
+            os.replace(f"{last}.tmp", last)
 
 
 def load_file(
@@ -209,8 +203,8 @@ def load_file(
 ) -> Loaded:
     """Read a global file, and the ranks' parts in the same directory, collectively.
 
-    A rank reads its own part, if as many ranks saved the checkpoint and no part is lost; else it reads those that it
-    needs. It gets those that it cannot read from a rank that can.
+    A rank reads its own part, if as many ranks saved the checkpoint and no part is lost; else those that it `needs`. It
+    gets those that it cannot read from a rank that can.
 
     Args:
         path: the global file.
@@ -225,7 +219,7 @@ def load_file(
     """
     state, name_found, checksums = on_rank_0(lambda: _read_global(path, name))
     files = {
-        rank: (_path(os.path.dirname(path), name_found, rank), checksum)
+        rank: (os.path.join(os.path.dirname(path), f"{name_found}.rank_{rank}.pth.tar"), checksum)
         for rank, checksum in enumerate(checksums)
         if checksum
     }
@@ -307,19 +301,6 @@ def _order(name: str) -> list[int]:
     return [int(number) for number in re.findall("[0-9]+", name)]
 
 
-def _path(directory: str, name: str, rank: int | None = None) -> str:
-    return os.path.join(directory, f"{name}.pth.tar" if rank is None else f"{name}.rank_{rank}.pth.tar")
-
-
 def _unlink(path: str) -> None:
     with suppress(OSError):
         os.unlink(path)
-
-
-def _link(path: str, name: str) -> None:
-    """Give a file a second name: a hard link, or a copy if the file system has no hard links."""
-    _unlink(name)
-    try:
-        os.link(path, name)
-    except OSError:
-        shutil.copyfile(path, name)
