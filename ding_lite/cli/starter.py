@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -147,10 +147,9 @@ if __name__ == "__main__":
 
 
 def write_starter(env_id: str, algorithm: str | None = None, output: str | None = None) -> Path:
-    """Write a starter config and return its path.
+    """Write a starter config and return its path, by default one that is named for environment and algorithm.
 
-    Without an `algorithm`, it is the first of `DEFAULT_ALGORITHMS` that fits; without `output`, the file is one in the
-    current directory, named for both.
+    Without an `algorithm`, it is the first of `DEFAULT_ALGORITHMS` that fits.
     """
     algorithm = algorithm or _find_algorithm(env_id)
     name = f"{_short_name(env_id)}_{algorithm}"
@@ -172,9 +171,14 @@ def write_starter(env_id: str, algorithm: str | None = None, output: str | None 
     if len(getattr(setup.spec.observation_space, "shape", None) or ()) == 1:
         _suit(main, algorithm, setup)
         _check(main, create)
-    pipeline = setup.pipeline
-    options = dict(pipeline=pipeline, env_id=env_id, algorithm=algorithm, file=shlex.quote(str(path)))
-    text = TEMPLATE.format(main=_format(main), create=_format(create), **options)
+    text = TEMPLATE.format(
+        main=_format(main),
+        create=_format(create),
+        pipeline=setup.pipeline,
+        env_id=env_id,
+        algorithm=algorithm,
+        file=shlex.quote(str(path)),
+    )
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
@@ -238,7 +242,7 @@ def _suit(main: dict[str, Any], algorithm: str, setup: RunSetup) -> None:
     for path, value in (common | ALGORITHMS.get(algorithm, {}) | (CONTINUOUS if continuous else {})).items():
         set_key(main["policy"], path, replace(keys[path], default=value) if path in keys else value)
     if "model.v_min" in keys and setup.cfg.env.type == "gymnasium":
-        low, high = _return_range(setup.cfg.env.env_id, _value(main["policy"]["discount_factor"]))
+        low, high = _return_range(setup.cfg.env.env_id, default_values(main)["policy"]["discount_factor"])
         for key, value in (("v_min", low), ("v_max", high)):
             main["policy"]["model"][key] = replace(keys[f"model.{key}"], default=value)
     if continuous:
@@ -292,36 +296,26 @@ def _check(main: dict[str, Any], create: dict[str, Any]) -> RunSetup:
     return prepare_run((default_values(main), create), pipeline=pipeline, all_ranks=False)
 
 
-def _value(value: Any) -> Any:
-    return value.default if isinstance(value, Key) else value
-
-
 def _short_name(env_id: str) -> str:
     """Return 'lunarlander_continuous' for 'LunarLanderContinuous-v3', and 'pong' for 'PongNoFrameskip-v4'."""
     name = re.sub(r"-v\d+$|NoFrameskip", "", re.split("[/:]", env_id)[-1])
     return re.sub(r"\W+", "_", name).lower()
 
 
-def _format(tree: Mapping[str, Any]) -> str:
+def _format(tree: Mapping[str, Any], indent: str = "") -> str:
     """Return a nested dict as `dict(...)`, one key per line, with the meanings of its keys as comments."""
-    return "\n".join(["dict(", *_lines(tree, 1), ")"])
-
-
-def _lines(tree: Mapping[str, Any], level: int) -> Iterator[str]:
-    indent = "    " * level
+    inside = f"{indent}    "
+    lines = ["dict("]
     for key, value in tree.items():
         if isinstance(value, Mapping):
-            yield f"{indent}{key}=dict("
-            yield from _lines(value, level + 1)
-            yield f"{indent}),"
-        else:
-            line = f"{indent}{key}={_show(_value(value))},"
-            comment = f"  # {value.meaning}" if isinstance(value, Key) else ""
-            if len(line + comment) > 120:
-                yield f"{indent}#{comment.removeprefix('  #')}"
-                comment = ""
-            yield line + comment
-
-
-def _show(value: Any) -> str:
-    return f'"{value}"' if isinstance(value, str) and '"' not in value else repr(value)
+            lines.append(f"{inside}{key}={_format(value, inside)},")
+            continue
+        shown, comment = (value.default, f"  # {value.meaning}") if isinstance(value, Key) else (value, "")
+        line = (
+            f'{inside}{key}="{shown}",' if isinstance(shown, str) and '"' not in shown else f"{inside}{key}={shown!r},"
+        )
+        if len(line + comment) > 120:
+            lines.append(inside + comment.lstrip())
+            comment = ""
+        lines.append(line + comment)
+    return "\n".join([*lines, f"{indent})"])

@@ -45,12 +45,8 @@ class AgentError(UserError, ValueError):
 class Observations:
     """Reads one observation or a batch of them, from arrays, tensors, lists or dicts of these.
 
-    Args:
-        space: the space of one observation, as the policy sees it.
-        env_space: the space before the conversion of `PolicyObservations`; None if there is only `space`.
-        layout: `env.image_layout`.
-        actions: the space of the environment's actions.
-        several: whether several agents act, which need no `global_state` for it: zeros replace one that is missing.
+    The first four arguments are those of `observation_forms`. If `several` agents act, zeros replace a `global_state`
+    that is missing.
     """
 
     def __init__(
@@ -228,11 +224,11 @@ def export_policy(policy: Policy, observation_space: gymnasium.Space[Any], units
     expected = units.to_env(tree_map(lambda leaf: leaf.numpy(), output["action"]))
     policy.model.requires_grad_(False)
     module = ActingModule(policy, units).eval()
-    write, run = (_write_pt2, _run_pt2) if ending == ".pt2" else (_write_onnx, _run_onnx)
+    run = _run_pt2 if ending == ".pt2" else _run_onnx
     temporary = f"{os.path.splitext(path)[0]}.tmp{ending}"
     try:
         with _quiet():
-            write(module, tree_map(torch.from_numpy, obs), temporary)
+            _write(module, tree_map(torch.from_numpy, obs), temporary)
             for number in (1, TRIALS):
                 part = tree_map(lambda leaf: leaf[:number], obs)  # noqa: B023  (called at once)
                 _compare(list(tree_leaves(expected)), run(temporary, part), number)
@@ -290,25 +286,21 @@ def _compare(expected: list[np.ndarray], found: list[np.ndarray], number: int) -
             raise AgentError("The exported module's actions differ from the policy's, so it was not written.")
 
 
-def _write_pt2(module: nn.Module, obs: Any, path: str) -> None:
-    torch.export.save(_export(module, obs), path)
-
-
-def _export(module: nn.Module, obs: Any) -> Any:
+def _write(module: nn.Module, obs: Any, path: str) -> None:
+    """Write a module for any N; `path` ends with '.pt2' or '.onnx'."""
     shapes = tree_map(lambda _: {0: torch.export.Dim.DYNAMIC}, obs)
     with torch.no_grad():
-        return torch.export.export(module, (obs,), dynamic_shapes=(shapes,), strict=False)
+        program = torch.export.export(module, (obs,), dynamic_shapes=(shapes,), strict=False)
+    if path.endswith(".pt2"):
+        torch.export.save(program, path)
+        return
+    names = [name for name, _ in dotted_items({"obs": obs})]
+    torch.onnx.export(program, (), path, input_names=names, dynamo=True, external_data=False, verbose=False)
 
 
 def _run_pt2(path: str, obs: Any) -> list[np.ndarray]:
     action = torch.export.load(path).module()(tree_map(torch.from_numpy, obs))
     return [leaf.detach().numpy() for leaf in tree_leaves(action)]
-
-
-def _write_onnx(module: nn.Module, obs: Any, path: str) -> None:
-    names = [name for name, _ in dotted_items({"obs": obs})]
-    program = _export(module, obs)
-    torch.onnx.export(program, (), path, input_names=names, dynamo=True, external_data=False, verbose=False)
 
 
 def _run_onnx(path: str, obs: Any) -> list[np.ndarray]:

@@ -54,9 +54,9 @@ DEVICES = ("cpu", "cuda")
 def load(path: str, device: str | None = None) -> Agent:
     """Load a trained policy as an object that acts in environments.
 
-    The config is that of the checkpoint's run. It is not run, but the modules of its `import_names` are imported, so
-    load only runs that you trust. The checkpoint knows the environment's spaces: no environment is built, and its
-    modules may be missing until `make_env` or `evaluate` needs them.
+    The run's config is not run, but the modules of its `import_names` are imported, so load only runs that you trust.
+    The checkpoint knows the environment's spaces: no environment is built, and its modules may be missing until
+    `make_env` or `evaluate` needs them.
 
     Args:
         path: an experiment's directory, for its best checkpoint, or a checkpoint in its ckpt folder.
@@ -103,18 +103,11 @@ class Agent:
     def __init__(self, setup: RunSetup, state: dict[str, Any], name: str, missing: ConfigError | None = None) -> None:
         self._missing = missing
         self._setup, self._name, self._iteration = setup, name, state.get("learner", {}).get("train_iter", 0)
-        fields = ("collect", "eval")
-        with _undisturbed(), policy_process(_greedy(setup), "policy", fields=fields) as self.policy:
+        with _undisturbed(), policy_process(_greedy(setup), "policy", fields=("collect", "eval")) as self.policy:
             load_model(self.policy, state, name)
-        spec = setup.spec
-        layout = setup.cfg.env.image_layout
-        self._observations = Observations(
-            spec.observation_space,
-            spec.env_observation_space,
-            layout,
-            spec.env_action_space,
-            self.policy.multi_agent,
-        )
+        spec, layout, several = setup.spec, setup.cfg.env.image_layout, self.policy.multi_agent
+        spaces = spec.observation_space, spec.env_observation_space
+        self._observations = Observations(*spaces, layout, actions=spec.env_action_space, several=several)
         assert spec.env_action_space is not None
         self._units = ActionUnits(spec.env_action_space, setup.cfg.env.act_scale)
         self._explore = self.policy.begin_collect(trained_env_steps(state))
@@ -132,9 +125,8 @@ class Agent:
 
         Args:
             obs: an observation as the environment of `make_env` returns it, or a batch `[N, ...]`: an array, a tensor
-                on any device, a list, or a dict of these. Observations that the environment would only convert (labels
-                to one-hot vectors, integers to floats, images `[H, W, C]`) are taken too, unless it stacks frames.
-                Several agents do not need their `global_state` to act.
+                on any device, a list, or a dict of these. Observations that the environment would only convert, such as
+                images `[H, W, C]`, are taken too, unless it stacks frames. Several agents need no `global_state`.
             deterministic: choose the best action. False: explore as the policy did when its checkpoint was written, by
                 sampling, noise, or epsilon at that env step.
 
@@ -189,11 +181,7 @@ class Agent:
         """Play whole episodes as the run's evaluator does, and return what `evaluate_checkpoint` returns.
 
         The running episodes of `act` are not touched. The result is the same each time, and equals that of
-        `evaluate_checkpoint` with the same arguments.
-
-        Args:
-            episodes: number of episodes; None: `env.n_evaluator_episode`.
-            seed: seed of the environments; None: the config's.
+        `evaluate_checkpoint` with the same arguments, whose defaults are the config's.
 
         Raises:
             ConfigError: the number of episodes is not a whole number of at least 1, or the seed not one of at least 0;
@@ -215,12 +203,9 @@ class Agent:
         return {"policy": state, "learner": {"train_iter": self._iteration}}
 
     def make_env(self, render_mode: str | None = None) -> gymnasium.Env:
-        """Build a single environment, wrapped like the evaluator's environments.
+        """Build a single environment, wrapped like the evaluator's, also if those are stepped by one engine.
 
-        If the run used an engine that steps all environments at once, this is the equivalent single environment.
-
-        Args:
-            render_mode: gymnasium's, such as 'human' or 'rgb_array'; None: nothing is rendered.
+        `render_mode` is gymnasium's, such as 'human' or 'rgb_array'; None: nothing is rendered.
 
         Raises:
             ConfigError: the environment cannot be built, or has no such render mode.
@@ -233,10 +218,7 @@ class Agent:
             raise ConfigError(f"The environment of '{self._name}' cannot be built: {self._missing}") from self._missing
 
     def export(self, path: str) -> None:
-        """Write a file with a module that maps observations to actions, without exploration.
-
-        Args:
-            path: ends with '.pt2' (torch.export) or '.onnx' (extra `onnx`).
+        """Write a module that maps observations to actions to a '.pt2' file (torch.export) or '.onnx' (extra `onnx`).
 
         Raises:
             AgentError: the policy is recurrent or cannot be exported, or the module's actions differ.
@@ -275,11 +257,7 @@ def play_episodes(
 ) -> Iterator[tuple[float, int]]:
     """Play one episode after another, endlessly; see `longest_episode` for those that do not end.
 
-    Args:
-        agent: the agent.
-        env: an environment from the agent's `make_env`, possibly wrapped further.
-        seed: seed of the environment, before the first episode.
-        deterministic: see `Agent.act`.
+    `env` is of the agent's `make_env`, possibly wrapped further; `seed` is given before the first episode.
 
     Yields:
         Each episode's return (the sum of unclipped rewards) and its length in env steps.
@@ -338,21 +316,17 @@ def evaluate_checkpoint(
         raise ConfigError("A checkpoint is evaluated by one process: run this without a launcher.")
     setup = prepare_run(input_cfg, seed, overrides=overrides)
     info, policy = play_evaluation(setup, load_checkpoint(path), path)
-    numbers = {name: value for name, value in info.items() if name.startswith("info/")}
+    numbers = describe_numbers({name: value for name, value in info.items() if name.startswith("info/")})
     print(
         f"return {info['return_mean']:.2f} +- {info['return_std']:.2f} (min {info['return_min']:.2f}, max "
         f"{info['return_max']:.2f}, mean length {info['length_mean']:.0f}) over {len(info['returns'])} episodes"
-        f"{describe_numbers(numbers)}"
-        f"{describe_evaluation(policy)}"
+        f"{numbers}{describe_evaluation(policy)}"
     )
     return info
 
 
 def play_evaluation(setup: RunSetup, state: dict[str, Any], name: str) -> tuple[dict[str, Any], Policy]:
-    """Build a policy with the parameters of a checkpoint, and evaluate it once as `setup` says.
-
-    Return what `evaluate_checkpoint` returns, and the policy.
-    """
+    """Evaluate a checkpoint's policy as `setup` says; return what `evaluate_checkpoint` returns, and the policy."""
     with ExitStack() as stack:
         policy = stack.enter_context(policy_process(setup, "policy", fields=("eval",)))
         load_model(policy, state, name)

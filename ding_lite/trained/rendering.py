@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import gymnasium
@@ -25,10 +25,10 @@ from ding_lite.envs.spaces import CHANNELS
 from ding_lite.envs.wrappers import ENGINES, TRUE_REWARD
 from ding_lite.utils.disk import describe_os_error
 from ding_lite.utils.key import ConfigDict
+from ding_lite.utils.ranks.launch_environment import set_variables
 from ding_lite.utils.registry import ConfigError, UserError, load_extra, place_of
 
 logger = logging.getLogger(__name__)
-FORMATS = (".mp4", ".gif")
 FPS = 30  # frames per second, if the environment does not declare them
 NUMBERED = re.compile(r"episode_(\d+)_return_")
 
@@ -39,17 +39,9 @@ def has_screen() -> bool:
     return not sys.platform.startswith("linux") or any(map(os.environ.get, variables))
 
 
-@contextmanager
-def drawing_offscreen() -> Iterator[None]:
+def _drawing_offscreen() -> AbstractContextManager[None]:
     """Return a context manager that keeps pygame from looking for a screen, and complaining, if there is none."""
-    if has_screen():
-        yield
-        return
-    os.environ["SDL_VIDEODRIVER"] = "dummy"
-    try:
-        yield
-    finally:
-        del os.environ["SDL_VIDEODRIVER"]
+    return set_variables({} if has_screen() else {"SDL_VIDEODRIVER": "dummy"})
 
 
 def build_rendered(
@@ -58,8 +50,7 @@ def build_rendered(
     """Build one environment as a vector environment's are built, but with a render mode.
 
     Environments get the mode as `env.kwargs.render_mode`. If a registered class does not read that, but declares the
-    mode in its `metadata`, its attribute `render_mode` is set. Engines that play all environments at once are replaced
-    by the environment that the manager 'base' plays.
+    mode in its `metadata`, its attribute `render_mode` is set. Engines are replaced by what the manager 'base' plays.
     """
     manager = "base" if cfg_env.manager.type in ENGINES else cfg_env.manager.type
     kwargs = dict(cfg_env.kwargs) | ({"render_mode": render_mode} if render_mode else {})
@@ -158,8 +149,7 @@ class EpisodeRecorder(gymnasium.Wrapper):
         env: an environment whose render mode is 'rgb_array'.
         folder: the directory of the videos, which is created.
         ending: '.mp4' or '.gif'.
-        tolerant: whether to continue without the video, and with one warning, if an image cannot be rendered or a video
-            cannot be written, for instance because the disk is full.
+        tolerant: whether to continue without the video, and with one warning, if it cannot be made.
 
     Attributes:
         paths: the videos that were written.
@@ -181,14 +171,14 @@ class EpisodeRecorder(gymnasium.Wrapper):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self._frames, self._return = [], 0.0
-        with drawing_offscreen():
+        with _drawing_offscreen():
             result = self.env.reset(seed=seed, options=options)
             with self._complaining():
                 self._frames = [render_image(self.env)]
         return result
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        with drawing_offscreen():
+        with _drawing_offscreen():
             obs, reward, terminated, truncated, info = self.env.step(action)
             self._return += float(info.get(TRUE_REWARD, reward))
             if self._frames:
