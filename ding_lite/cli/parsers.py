@@ -13,9 +13,9 @@ from inspect import cleandoc, getdoc
 from pathlib import Path
 from typing import NoReturn
 
-from ding_lite.utils.disk import describe_os_error
+from ding_lite.utils.disk import explaining
 from ding_lite.utils.printable import printable_lines
-from ding_lite.utils.registry import ConfigError, UserError, closest
+from ding_lite.utils.registry import ConfigError, closest
 
 COMMANDS = {  # the module of each in this package, in the order of the help
     "new": "configs",
@@ -224,8 +224,6 @@ def show_notes(notes: Iterable[str]) -> None:
 
 def write_file(path: Path, content: str | bytes) -> None:
     """Write a file, and its directory if needed."""
-    try:
+    with explaining(f"Cannot write '{path}'"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    except OSError as error:
-        raise UserError(f"Cannot write '{path}': {describe_os_error(error)}.") from None

@@ -25,8 +25,7 @@ from ding_lite.results.groups import Group, describe_groups, group_runs
 from ding_lite.results.plot import (
     FORMATS,
     PlotOptions,
-    describe_parts,
-    find_shortened,
+    describe_picture,
     render_plot,
     render_profiles,
 )
@@ -78,8 +77,7 @@ class Plot(Command):
         options = replace(read_options(args, runs), width=args.width)
         groups = group_runs(runs, args.by)
         write_file(output, render_plot(groups, output.suffix[1:], options))
-        notes = [*describe_groups(groups), *find_shortened(groups, options)]
-        show_notes([*notes, *describe_parts(groups)])
+        show_notes([*describe_groups(groups), *describe_picture(groups, options)])
         show(str(output))
 
 

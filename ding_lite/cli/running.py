@@ -38,13 +38,12 @@ from ding_lite.results.table import Table
 from ding_lite.run.pipelines import MODES, PIPELINES, find_pipeline, limits_for, load_pipeline, whole_limit
 from ding_lite.trained.agent import evaluate_checkpoint, find_pair
 from ding_lite.utils.checkpoint.run_directory import has_checkpoint, new_name, read_result
-from ding_lite.utils.directory_lock import find_trap_inside
+from ding_lite.utils.directory_lock import ended_before_learning, find_trap_inside
 from ding_lite.utils.logger import ExperimentLogger, console
 from ding_lite.utils.printable import show
 from ding_lite.utils.ranks.collectives import on_rank_0
 from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.ranks.launch_environment import check_processes, read_launch
-from ding_lite.utils.records import ended_before_learning
 from ding_lite.utils.registry import ConfigError, UserError
 
 LIMITS = {"max_env_step": "envstep", "max_train_iter": "train_iter"}  # limits of a run, and their keys in result.json

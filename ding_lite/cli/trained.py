@@ -8,7 +8,6 @@ import math
 import os
 import shlex
 import sys
-from typing import Any
 
 from ding_lite.cli.parsers import Command, add_checkpoint, add_playing, check_at_least
 from ding_lite.utils.registry import ConfigError
@@ -76,7 +75,7 @@ class Play(Command):
                     break
         except KeyboardInterrupt:
             print("stopped")
-        except _pygame_errors() as error:
+        except getattr(sys.modules.get("pygame"), "error", ()) as error:  # pygame draws the windows of most of them
             raise ConfigError(f"No window can be opened ({error}): {instead}.") from error
         finally:
             env.close()
@@ -175,9 +174,3 @@ class Convert(Command):
         columns = read_pickle(args.path)
         write_columns(args.output, columns, {"source": os.path.basename(args.path)})
         print(f"{count_rows(columns):,} transitions with {', '.join(columns)}: {args.output}")
-
-
-def _pygame_errors() -> Any:
-    """Return the exception of pygame, which draws the windows of most environments, if it was imported."""
-    pygame = sys.modules.get("pygame")
-    return getattr(pygame, "error", ()) if pygame else ()

@@ -239,9 +239,7 @@ def _explain(error: ChildFailedError) -> Exception:
 
 
 def run_ranks(command: Sequence[str], nproc: int, max_restarts: int) -> int:
-    """Run `nproc` processes of a command on this machine, print why they failed if they did, return the exit status.
-
-    Ranks get their numbers in the environment variables that `read_launch` reads.
+    """Run `nproc` processes of a command on this machine; print why they failed if they did.
 
     Returns:
         The exit status: 0; 128 + N if signal N interrupted the run; 2 after a mistake of the user, 1 after a failure.
@@ -267,12 +265,9 @@ def run_ranks(command: Sequence[str], nproc: int, max_restarts: int) -> int:
 def supervise(command: Sequence[str], nproc: int, max_restarts: int, folder: str) -> None:
     """Start `nproc` processes of a command and wait for them to end. The caller has to restore the signal handlers.
 
-    If one fails, all are ended, and restarted at most `max_restarts` times. Signals are passed on to the ranks; a
-    Ctrl-C after the first signal kills them. Ranks write the causes of failures to `folder`.
-
-    Raises:
-        ChildFailedError: a rank failed, and there is no restart.
-        SignalException: this process got a signal; the ranks have ended.
+    If one fails, all are ended, and restarted at most `max_restarts` times; then `ChildFailedError` is raised. Signals
+    are passed on to the ranks, and `SignalException` is raised when they have ended; a Ctrl-C after the first signal
+    kills them. Ranks write the causes of failures to `folder`.
     """
     allow_descriptors(nproc, hosts_store=True)
     # A script ignores SIGINT for its background jobs, but runs handle it. nohup ignores SIGHUP, which is respected.
@@ -354,10 +349,10 @@ def first_failure(failures: dict[int, ProcessFailure]) -> tuple[int, ProcessFail
 class Cause(NamedTuple):
     """The content of a rank's error file, see `record_cause`; all fields are empty if there is none."""
 
-    message: str = ""  # the cause, in one line
-    traceback: str = ""  # traceback of the exception that ended the rank
-    mistake: str = ""  # message of the `UserError` that ended the rank
-    lost_peer: bool = False  # the rank ended because it had lost another one
+    message: str = ""
+    traceback: str = ""
+    mistake: str = ""
+    lost_peer: bool = False
 
 
 def read_cause(failure: ProcessFailure) -> Cause:
@@ -371,8 +366,7 @@ def read_cause(failure: ProcessFailure) -> Cause:
 
 def interrupted_by(failure: ProcessFailure) -> int:
     """Return the signal after which the rank saved and ended, 0 if it failed."""
-    signum = failure.exitcode - 128
-    return signum if signum in SIGNALS else 0
+    return failure.exitcode - 128 if failure.exitcode - 128 in SIGNALS else 0
 
 
 def describe_end(rank: int, failure: ProcessFailure) -> str:

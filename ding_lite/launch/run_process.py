@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -42,10 +43,8 @@ class RunProcess:
     """
 
     def __init__(self, words: Sequence[str], side_by_side: int = 1) -> None:
-        environment = dict(os.environ)
-        if side_by_side > 1:  # otherwise each would use all cores
-            cores = usable_cores() // side_by_side
-            environment.setdefault("OMP_NUM_THREADS", str(max(cores, 1)))
+        threads = str(max(usable_cores() // side_by_side, 1))  # otherwise each would use all cores
+        environment = {**({"OMP_NUM_THREADS": threads} if side_by_side > 1 else {}), **os.environ}
         check_temporary_directory()
         self._output = tempfile.TemporaryFile("w+")  # noqa: SIM115 closed by close()
         self._process = subprocess.Popen(
@@ -82,10 +81,7 @@ class RunProcess:
 
 @contextmanager
 def passing_signals_on(processes: Callable[[], Iterable[RunProcess | SubmittedRun]]) -> Iterator[Callable[[], int]]:
-    """Return a context manager that passes this process's signals on to others.
-
-    Its value is a function that returns the first signal that arrived, or 0.
-    """
+    """Pass this process's signals on to others. The value is a function that returns the first that arrived, or 0."""
     received: list[int] = []
 
     def handle(signum: int, frame: FrameType | None) -> None:
@@ -102,9 +98,8 @@ def passing_signals_on(processes: Callable[[], Iterable[RunProcess | SubmittedRu
 def open_cluster(args: argparse.Namespace, folder: Path) -> Any:
     """Return submitit's executor of the cluster that `--submit` names, with the options of the command; else None.
 
-    A job asks for as many cores as it starts processes, unless an option says otherwise.
-
-    `folder`/jobs gets what jobs print; on a cluster, all machines must see it.
+    A job asks for as many cores as it starts processes, unless an option says otherwise. What it prints goes into
+    `folder`/jobs, which all machines must see.
     """
     if args.submit is None:
         return None
@@ -152,10 +147,7 @@ def _check_printable(path: str, value: Any) -> None:
 def start_run(
     args: argparse.Namespace, executor: Any, words: Sequence[str], directory: str
 ) -> RunProcess | SubmittedRun:
-    """Start a run of the command line: a process of this machine or, if there is an `executor`, a job of a cluster.
-
-    `words` follow `ding_lite`, and `directory` is the run's.
-    """
+    """Start a run that writes into `directory`: as a process of this machine or, with an `executor`, as a job of it."""
     if executor is None:
         return RunProcess(words, args.jobs * args.nproc if args.jobs > 1 else 1)
     again = ["--resume"] * (words[0] == "train")  # a job that is requeued does the same, and so continues its run
@@ -167,11 +159,11 @@ def process_words(args: argparse.Namespace) -> list[str]:
     return ["--nproc", str(args.nproc), "--max-restarts", str(args.max_restarts)]
 
 
+@dataclass
 class Job:
     """What a job does: it runs a command line, whose `words` follow `ding_lite`."""
 
-    def __init__(self, words: Sequence[str]) -> None:
-        self._words = words
+    words: Sequence[str]
 
     def __call__(self) -> tuple[int, str]:
         """Return the exit status of the process, and the last line that it printed."""
@@ -180,7 +172,7 @@ class Job:
         if place.num_tasks > 1:  # each task of the job is a rank
             submitit.helpers.TorchDistributedEnvironment().export(set_cuda_visible_devices=False, overwrite=True)
             os.environ.update({"MASTER_ADDR": loopback()} if place.num_nodes == 1 else {})
-        process = RunProcess(self._words)
+        process = RunProcess(self.words)
         with passing_signals_on(lambda: [process]) as signalled:
             while process.status is None:
                 time.sleep(PERIOD)
@@ -196,10 +188,7 @@ class Job:
 
 
 class SubmittedRun:
-    """A run of the command line in a job of a cluster; it is used as `RunProcess` is.
-
-    `executor` is what `open_cluster` returned.
-    """
+    """A run of the command line in a job of a cluster, see `open_cluster`; it is used as `RunProcess` is."""
 
     def __init__(self, executor: Any, job: Job, directory: str) -> None:
         self._directory, self._signum, self._is_local = directory, 0, executor.cluster == "local"

@@ -23,12 +23,7 @@ from ding_lite.utils.registry import ConfigError, closest
 
 
 class TrainedRun:
-    """A run that has ended.
-
-    Args:
-        directory: its directory.
-        policy: the policy as the last iteration left it; None if the run was interrupted.
-    """
+    """A run that has ended; `policy` is as the last iteration left it, None if the run was interrupted."""
 
     def __init__(self, directory: str, policy: Policy | None = None) -> None:
         self.directory, self.policy = directory, policy
@@ -100,14 +95,14 @@ def train(
         ConfigError: a mistake in the config, in a limit or in an override; nothing has started.
     """
     given = {"max_env_step": max_env_step, "max_train_iter": max_train_iter}
-    numbers = [name for name, value in overrides.items() if "." not in name and not isinstance(value, Mapping)]
-    for name in (name for name in numbers if name not in TOP_KEYS):
-        if hint := closest(name, (*given, "callbacks")):  # else the config says what it does not know
+    for name, value in overrides.items():
+        hint = closest(name, (*given, "callbacks"))  # without one, the config says what it does not know
+        if hint and "." not in name and name not in TOP_KEYS and not isinstance(value, Mapping):
             raise ConfigError(f"Unknown argument '{name}'.{hint}")
     pair = replace_values(config, overrides)
     pipeline = find_pipeline(find_policy(pair))
-    given_limits = {name: whole_limit(name, limit) for name, limit in given.items() if limit is not None}
-    limits = limits_for(pipeline, given_limits)
+    limits = {name: whole_limit(name, limit) for name, limit in given.items() if limit is not None}
+    limits = limits_for(pipeline, limits)
     opened = opened_exp_dirs()
     try:
         policy = pipeline(pair, int(seed) if isinstance(seed, np.integer) else seed, callbacks=callbacks, **limits)

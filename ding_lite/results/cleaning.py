@@ -22,8 +22,7 @@ from pathlib import Path
 from ding_lite.results.run import RETURN, Run, read_run
 from ding_lite.results.table import TIED, Table, show_number, show_size
 from ding_lite.utils.checkpoint.origin import ORIGIN
-from ding_lite.utils.directory_lock import find_trap_inside, lock_directory, unlock_directory
-from ding_lite.utils.records import CONFIG, METRICS, RESULT
+from ding_lite.utils.directory_lock import CONFIG, METRICS, RESULT, find_trap_inside, lock_directory, unlock_directory
 from ding_lite.utils.registry import UserError
 
 NUMBERED = re.compile(r"iteration_([0-9]+)(?:_([0-9]+))?(\.rank_[0-9]+)?\.pth\.tar")

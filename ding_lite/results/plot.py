@@ -113,22 +113,12 @@ def _save(figure: Any, kind: str) -> bytes:
 
 
 def divide_groups(groups: Sequence[Group]) -> list[list[Group]]:
-    """Return the parts in which groups are drawn, one below the other, each with its own panels and legend.
-
-    A part has lines of at most `MOST_LINES` names, because more cannot be distinguished.
-    """
+    """Return the parts in which groups are drawn: each has lines of at most `MOST_LINES` names."""
     names = _names(groups)
     number = max(-(-len(names) // MOST_LINES), 1)
     size = max(-(-len(names) // number), 1)
     shares = [names[begin : begin + size] for begin in range(0, len(names), size)]
     return [[group for group in groups if group.name in share] for share in shares]
-
-
-def describe_parts(groups: Sequence[Group]) -> list[str]:
-    """Return a line about the parts of a picture if it has several."""
-    number = len(divide_groups(groups))
-    what = f"{len(_names(groups))} lines are too many for one panel: they are drawn in {number} parts of equal scales."
-    return [what] if number > 1 else []
 
 
 def _names(groups: Sequence[Group]) -> list[str]:
@@ -164,12 +154,10 @@ def _panels(groups: Sequence[Group], options: PlotOptions) -> list[Panel]:
     """Return environment, figure and lines of each panel that has lines."""
     panels = []
     for env in dict.fromkeys(group.env for group in groups):
+        inside = [group for group in groups if group.env == env]
         for metric in options.metrics:
-            inside = [group for group in groups if group.env == env]
-            curves = [draw_curve(group, metric, options) for group in inside]
-            lines = [(group, curve) for group, curve in zip(inside, curves, strict=True) if curve is not None]
-            if lines:
-                panels.append((env, metric, lines))
+            lines = [(group, curve) for group in inside if (curve := draw_curve(group, metric, options))]
+            panels += [(env, metric, lines)] if lines else []
     return panels
 
 
@@ -243,15 +231,15 @@ def draw_curve(group: Group, key: str, options: PlotOptions) -> Curve | None:
     begins or ends.
     """
     x, kind = options.x, options.average
-    columns = [(run, *_column(run, key, x, options.window)) for run in group.runs]
-    columns = [(run, at, values) for run, at, values in columns if len(at)]
-    if not columns:
+    columns = {run: _column(run, key, x, options.window) for run in group.runs}
+    columns = {run: column for run, column in columns.items() if len(column[0])}
+    each = tuple(columns.values())
+    if not each:
         return None
-    each = tuple((at, values) for _, at, values in columns)
     if len(each) == 1:
         nan = np.full(len(each[0][0]), np.nan)
         return Curve(*each[0], nan, nan, each)
-    ends = _ends({run: at[-1] for run, at, _ in columns}, options.hold).values()
+    ends = _ends({run: at[-1] for run, (at, _) in columns.items()}, options.hold).values()
     begin, end = max(at[0] for at, _ in each), min(ends)
     if begin > end:
         raise UserError(
@@ -260,15 +248,17 @@ def draw_curve(group: Group, key: str, options: PlotOptions) -> Curve | None:
         )
     places = np.unique(np.concatenate([at for at, _ in each]))
     places = places[(places >= begin) & (places <= end)]
-    chosen = np.linspace(0, len(places) - 1, min(len(places), MOST_POINTS)).round().astype(int)
-    grid = places[chosen]
+    grid = places[np.linspace(0, len(places) - 1, min(len(places), MOST_POINTS)).round().astype(int)]
     values_RP = np.array([np.interp(grid, at, values) for at, values in each])  # keeps the last value after the end
     return Curve(grid, average(values_RP, kind, 0), *intervals(values_RP, kind), each)
 
 
-def find_shortened(groups: Sequence[Group], options: PlotOptions) -> list[str]:
-    """Return a line for each group whose average of the first figure ends long before its longest run."""
-    key, x = options.metrics[0], options.x
+def describe_picture(groups: Sequence[Group], options: PlotOptions) -> list[str]:
+    """Return a line for each group whose average of the first figure ends long before its longest run.
+
+    Also one about the parts of the picture, if it has several.
+    """
+    key, x, number = options.metrics[0], options.x, len(divide_groups(groups))
     lines = []
     for group in groups:
         ends = _ends({run: float(at[-1]) for run in group.runs if len(at := run.column(key, x)[0])}, options.hold)
@@ -278,7 +268,8 @@ def find_shortened(groups: Sequence[Group], options: PlotOptions) -> list[str]:
             lines.append(
                 f"The average of '{group.name}' ends with its shortest run, '{name}': {x} {first:,.0f} of {last:,.0f}."
             )
-    return lines
+    parts = f"{len(_names(groups))} lines are too many for one panel: they are drawn in {number} parts of equal scales."
+    return lines + [parts] * (number > 1)
 
 
 def _ends(ends: Mapping[Run, float], hold: bool) -> dict[Run, float]:
@@ -295,7 +286,7 @@ def _column(run: Run, key: str, x: str, window: int) -> tuple[Floats, Floats]:
         ends = np.arange(1, len(values) + 1)
         begins = np.maximum(ends - window, 0)
         values = (sums[ends] - sums[begins]) / (ends - begins)
-    if len(at) and x == "env_step" and at[-1] == 0 and len(at) > 1:
+    if len(at) > 1 and x == "env_step" and at[-1] == 0:
         raise UserError(f"'{run.path}' plays no environment: use --x iteration or --x seconds.")
     _, last = np.unique(at[::-1], return_index=True)
     return at[::-1][last], values[::-1][last]

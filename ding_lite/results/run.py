@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from ding_lite.config import read_saved_run
 from ding_lite.utils.checkpoint.origin import read_origins
-from ding_lite.utils.directory_lock import is_active, parse_json, read_json
+from ding_lite.utils.directory_lock import CONFIG, METRICS, RESULT, RecordReader, is_active, parse_json, read_json
+from ding_lite.utils.disk import explaining
 from ding_lite.utils.printable import printable
-from ding_lite.utils.records import CONFIG, METRICS, RESULT, RecordReader
 from ding_lite.utils.registry import ConfigError, UserError, closest
 from ding_lite.utils.tree import dotted_items
 
@@ -66,7 +66,23 @@ class Run:
     @cached_property
     def records(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl; a last line that is incomplete is left out."""
-        return list(_read_records(self.path / METRICS))
+        path, records = self.path / METRICS, list[dict[str, Any]]()
+        with explaining(f"Cannot read '{path}'"):
+            lines = path.read_bytes().splitlines() if path.is_file() else []
+        for number, line in enumerate(lines, 1):
+            try:
+                record = parse_json(line)
+                numeric = all(isinstance(value, int | float | None) for value in record.values())
+                if not numeric or any(record[key] is None for key in AXES.values()):
+                    raise ValueError("a value is not a number")
+                records.append(record)
+            except (ValueError, AttributeError, KeyError, TypeError):
+                if number < len(lines):  # else the run is writing it, or was killed
+                    raise UserError(
+                        f"'{path}', line {number}: expected a JSON object of numbers with {', '.join(AXES.values())}, "
+                        f"got '{line[:60].decode(errors='replace')}'. Delete the line, or leave this run out."
+                    ) from None
+        return records
 
     @property
     def keys(self) -> set[str]:
@@ -74,15 +90,8 @@ class Run:
         return {key for record in self.records for key in record} - {TIME, *AXES.values()}
 
     def column(self, key: str, x: str = "env_step") -> tuple[Floats, Floats]:
-        """Return where a figure was recorded and its values; records without it or with null are left out.
-
-        Args:
-            key: name of the figure, such as `eval/return_mean`.
-            x: what the first array holds, a key of `AXES`.
-        """
-        places = [record[AXES[x]] for record in self.records]
-        values = [record.get(key) for record in self.records]
-        pairs = [(at, value) for at, value in zip(places, values, strict=True) if value is not None]
+        """Return where a figure was recorded, on the axis `x` of `AXES`, and its values, without null."""
+        pairs = [(record[AXES[x]], record[key]) for record in self.records if record.get(key) is not None]
         table = np.array(pairs, np.float64).reshape(-1, 2)
         return table[:, 0], table[:, 1]
 
@@ -144,11 +153,15 @@ def find_runs(paths: Iterable[str | Path]) -> list[Run]:
 
 def find_directories(path: Path) -> Iterator[Path]:
     """Yield the directories of runs at and below a path, in the order of their names; links are not followed."""
+
+    def natural(name: str) -> list[tuple[int, str]]:  # sorts seed10 after seed9
+        return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split("([0-9]+)", name)]
+
     for folder, below, files in os.walk(path):
         if CONFIG in files:
             below.clear()
             yield Path(folder)
-        below[:] = sorted((name for name in below if not name.startswith(".")), key=_natural)
+        below[:] = sorted((name for name in below if not name.startswith(".")), key=natural)
 
 
 def check_figure(runs: Sequence[Run], key: str) -> None:
@@ -161,32 +174,6 @@ def check_figure(runs: Sequence[Run], key: str) -> None:
         similar = closest(key, sorted(known, key=lambda name: (name != RETURN, name)))
         hint = similar or f" They have: {', '.join(sorted(known)) or 'nothing yet'}."
         raise UserError(f"None of these runs has recorded '{key}'.{hint}")
-
-
-def _read_records(path: Path) -> Iterator[dict[str, Any]]:
-    try:
-        lines = path.read_bytes().splitlines() if path.is_file() else []
-    except OSError as error:
-        raise UserError(f"Cannot read '{path}': {error.strerror}.") from None
-    for number, line in enumerate(lines, 1):
-        try:
-            record = parse_json(line)
-            numeric = all(isinstance(value, int | float | None) for value in record.values())
-            if not numeric or any(record[key] is None for key in AXES.values()):
-                raise ValueError("a value is not a number")
-        except (ValueError, AttributeError, KeyError, TypeError):
-            if number == len(lines):  # the run is writing it, or was killed
-                return
-            raise UserError(
-                f"'{path}', line {number}: expected a JSON object of numbers with {', '.join(AXES.values())}, got "
-                f"'{line[:60].decode(errors='replace')}'. Delete the line, or leave this run out."
-            ) from None
-        yield record
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Return a key that sorts seed10 after seed9."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split("([0-9]+)", name)]
 
 
 def find_checkpoint(path: str) -> str:

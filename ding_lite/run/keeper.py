@@ -27,11 +27,11 @@ from ding_lite.utils.checkpoint.run_directory import (
     release_exp_dir,
 )
 from ding_lite.utils.checkpoint.store import CheckpointStore, Loaded, load_file
+from ding_lite.utils.directory_lock import ended_before_learning
 from ding_lite.utils.disk import explaining
 from ding_lite.utils.ranks.collectives import all_gather_object, get_rank, get_world_size, on_rank_0
 from ding_lite.utils.ranks.heartbeat import heartbeat
 from ding_lite.utils.ranks.interrupt import InterruptGuard
-from ding_lite.utils.records import ended_before_learning
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.seed import random_state, set_random_state
 from ding_lite.utils.tree import tree_map

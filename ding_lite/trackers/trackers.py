@@ -25,9 +25,9 @@ from typing import Any
 
 from ding_lite.run.callbacks import Callback, WatchedRun
 from ding_lite.run.reporter import RunReporter
+from ding_lite.utils.directory_lock import RecordReader
 from ding_lite.utils.logger import COUNTS
 from ding_lite.utils.passwords import fill_in, hide_passwords
-from ding_lite.utils.records import RecordReader
 from ding_lite.utils.registry import TRACKER_REGISTRY, ConfigError
 from ding_lite.utils.tree import dotted_items
 

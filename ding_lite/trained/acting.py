@@ -113,8 +113,10 @@ def _batch(obs: Any, space: Any) -> tuple[Any, int | None] | None:
             return None
         return {key: part for key, (part, _) in parts.items()}, next(iter(parts.values()))[1]
     array = _to_array(obs)
-    number = _count(array, space.shape)
-    return None if number == 0 else (array if number else array[None], number)
+    found = tuple(array.shape)
+    if found == space.shape:
+        return array[None], None
+    return (array, found[0]) if found[1:] == space.shape and found and found[0] else None
 
 
 def _to_array(leaf: Any) -> Any:
@@ -124,14 +126,6 @@ def _to_array(leaf: Any) -> Any:
         return np.asarray(leaf)
     except ValueError:  # a list whose parts have different lengths is no array
         return np.empty((), object)
-
-
-def _count(array: Any, shape: tuple[int, ...]) -> int | None:
-    """Return N if an array is a batch `[N, *shape]`, None if it is one observation, and 0 if it is neither."""
-    found = tuple(array.shape)
-    if found == shape:
-        return None
-    return found[0] if found[1:] == shape and len(found) > len(shape) else 0
 
 
 def _is_float_for(leaf: Any, part: gymnasium.Space[Any], path: str) -> bool:

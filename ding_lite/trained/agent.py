@@ -41,9 +41,9 @@ from ding_lite.run.setup import RunSetup, policy_process, prepare_run
 from ding_lite.trained.acting import AgentError, Observations, check_target, export_policy
 from ding_lite.trained.rendering import build_rendered
 from ding_lite.utils.checkpoint.file import load_checkpoint
+from ding_lite.utils.directory_lock import CONFIG
 from ding_lite.utils.logger import Progress
 from ding_lite.utils.ranks.collectives import get_world_size
-from ding_lite.utils.records import CONFIG
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.seed import random_state, set_random_state
 from ding_lite.utils.tree import tree_leaves, tree_map

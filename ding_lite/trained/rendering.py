@@ -23,7 +23,7 @@ from ding_lite.envs.builders import Builder, build_single, find_builder
 from ding_lite.envs.returned import EnvError
 from ding_lite.envs.spaces import CHANNELS
 from ding_lite.envs.wrappers import ENGINES, TRUE_REWARD
-from ding_lite.utils.disk import describe_os_error
+from ding_lite.utils.disk import explaining
 from ding_lite.utils.key import ConfigDict
 from ding_lite.utils.ranks.launch_environment import set_variables
 from ding_lite.utils.registry import ConfigError, UserError, load_extra, place_of
@@ -158,11 +158,9 @@ class EpisodeRecorder(gymnasium.Wrapper):
     def __init__(self, env: gymnasium.Env, folder: str, ending: str = ".mp4", tolerant: bool = False) -> None:
         super().__init__(env)
         import_moviepy()
-        try:
+        with explaining(f"Cannot write videos into '{folder}'"):
             os.makedirs(folder, exist_ok=True)
             names = os.listdir(folder)
-        except OSError as error:
-            raise ConfigError(f"Cannot write videos into '{folder}': {describe_os_error(error)}.") from error
         self.paths: list[str] = []
         self._folder, self._ending, self._tolerant, self._complained = folder, ending, tolerant, False
         self._frames: list[np.ndarray] = []  # frames of the running episode; empty if it is not recorded

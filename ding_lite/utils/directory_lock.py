@@ -1,6 +1,6 @@
-"""The lock of a run's directory: whoever holds it writes there, and no other run continues in it; its JSON files.
+"""The lock of a run's directory: whoever holds it writes there, and no other run continues in it.
 
-Also what another user may have left in a directory's place, or in it.
+Also its JSON files, and what another user may have left in a directory's place, or in it.
 
 Not every network file system has locks. There, every directory seems to be free; of two runs in one directory, the
 earlier one ends when it notices the other's mark, see `run_directory.check_exp_dir`.
@@ -17,14 +17,24 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+CONFIG, METRICS, RESULT = "total_config.py", "metrics.jsonl", "result.json"  # files of a run
 
-def lock_directory(path: str | os.PathLike[str]) -> int:
+
+def lock_directory(path: str | os.PathLike[str], kind: int = fcntl.LOCK_EX) -> int:
     """Lock a directory, and return the open descriptor that holds the lock.
 
     Raises:
         BlockingIOError: another process holds it.
     """
-    return _lock(path, fcntl.LOCK_EX)
+    directory = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(directory, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(directory)
+        raise
+    except OSError:  # no locks
+        pass
+    return directory
 
 
 def unlock_directory(directory: int) -> None:
@@ -37,7 +47,7 @@ def unlock_directory(directory: int) -> None:
 def is_active(path: str | os.PathLike[str]) -> bool:
     """Return whether a run is writing into a directory."""
     try:
-        os.close(_lock(path, fcntl.LOCK_SH))  # shared, because several processes may look at the same time
+        os.close(lock_directory(path, fcntl.LOCK_SH))  # shared, because several processes may look at the same time
     except BlockingIOError:
         return True
     return False
@@ -63,12 +73,54 @@ def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
     return {}
 
 
+def ended_before_learning(directory: str | Path) -> bool:
+    """Return whether a run has begun in a directory, but has recorded no learner iteration."""
+    records = RecordReader(Path(directory) / METRICS).read()
+    return (Path(directory) / CONFIG).is_file() and not any(record.get("train_iter") for record in records)
+
+
+class RecordReader:
+    """Reads the complete lines added to a file of records, which need not exist yet, since the last read.
+
+    Attributes:
+        count: lines read so far.
+        cut: whether the last read began anew, because a resumed run had cut the file.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path, self._place = path, 0  # place in bytes
+        self.count, self.cut = 0, False
+
+    def read(self, skip: int = 0) -> list[dict[str, Any]]:
+        """Return the new records, without the first `skip` lines of the file and without damaged lines."""
+        if not os.path.isfile(self._path):  # the run has not begun; reading a FIFO would not end
+            return []
+        try:
+            with open(self._path, "rb") as file:
+                self.cut = os.fstat(file.fileno()).st_size < self._place
+                if self.cut:
+                    self._place = self.count = 0
+                file.seek(self._place)
+                added = file.read()
+        except OSError:
+            return []
+        added = added[: added.rfind(b"\n") + 1]
+        lines = added.split(b"\n")[:-1]
+        new = lines[max(skip - self.count, 0) :]
+        self._place += len(added)
+        self.count += len(lines)
+        found = []
+        for line in new:
+            with suppress(ValueError):  # a full disk cuts lines
+                found.append(parse_json(line))
+        return [record for record in found if isinstance(record, dict)]
+
+
 def find_trap(path: str | os.PathLike[str]) -> str:
     """Return what another user has prepared for a run that goes on at a path, in a sentence; empty if nothing.
 
     That is a link, which leads the run to other files of its user; or a directory among those of many users, such as in
-    /tmp, whose config the run would obey. Links and directories of this user and of root are fine: a run may be moved
-    to a larger disk, with a link in its place.
+    /tmp, whose config the run would obey. Links and directories of this user and of root are fine.
     """
     name = os.fspath(path).rstrip("/") or "/"
     with suppress(OSError):  # it is not there, or cannot be reached, which whoever opens it will say
@@ -101,15 +153,3 @@ def holders(path: str | os.PathLike[str]) -> list[int]:
             if os.readlink(opened) == directory:
                 found.add(int(opened.split("/")[2]))
     return sorted(found - {os.getpid()})
-
-
-def _lock(path: str | os.PathLike[str], kind: int) -> int:
-    directory = os.open(path, os.O_RDONLY)
-    try:
-        fcntl.flock(directory, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(directory)
-        raise
-    except OSError:  # no locks
-        pass
-    return directory

@@ -22,18 +22,17 @@ def describe_os_error(error: OSError) -> str:
 
 
 @contextmanager
-def explaining(what: str, advice: str) -> Iterator[None]:
-    """Return a context manager in which an error of the file system becomes a `ConfigError` of one line.
+def explaining(what: str, advice: str = "") -> Iterator[None]:
+    """Make a `ConfigError` of one line of an error of the file system.
 
-    Args:
-        what: what cannot be done, such as "Cannot write into 'run'".
-        advice: what to do.
+    It says what cannot be done, such as "Cannot write into 'run'", and what to do. With `advice` it names the file too.
     """
     try:
         yield
     except OSError as error:
         where = f" ('{error.filename}')" if error.filename else ""
-        raise ConfigError(f"{what}: {describe_os_error(error)}{where}; {advice}.") from error
+        end = f"{where}; {advice}" if advice else ""
+        raise ConfigError(f"{what}: {describe_os_error(error)}{end}.") from error
 
 
 def check_temporary_directory() -> None:

@@ -26,10 +26,10 @@ from tensorboardX.proto.summary_pb2 import Summary
 from tqdm import tqdm
 
 from ding_lite.utils.checkpoint.file import atomic_file
+from ding_lite.utils.directory_lock import METRICS, RESULT, RecordReader
 from ding_lite.utils.disk import describe_os_error
 from ding_lite.utils.printable import printable_lines, show
 from ding_lite.utils.ranks.heartbeat import writing
-from ding_lite.utils.records import METRICS, RESULT, RecordReader
 
 COUNTS = ("envstep", "train_iter", "seconds", "time")  # keys of a line of metrics.jsonl that are not figures
 EVENTS_PERIOD = 10.0  # seconds between two flushes of the TensorBoard file, because a flush waits for the disk
@@ -45,10 +45,7 @@ class ExperimentLogger(AbstractContextManager[Any]):
 
     If a file cannot be written, for instance because the disk is full, this is reported once and training continues.
 
-    Args:
-        exp_dir: directory of the files.
-        rank: rank of this process.
-        axis: the count on TensorBoard's horizontal axis, 'envstep' or 'train_iter'.
+    `axis` is the count on TensorBoard's horizontal axis, 'envstep' or 'train_iter'.
     """
 
     copies_to_pipes = False
@@ -84,10 +81,9 @@ class ExperimentLogger(AbstractContextManager[Any]):
     def scalars(self, values: dict[str, Any], envstep: int, train_iter: int, seconds: float) -> None:
         """Record figures in metrics.jsonl and TensorBoard, on rank 0 only.
 
-        A value that is not finite becomes `null` in metrics.jsonl and is left out of TensorBoard.
-
         Args:
-            values: numbers or 0-d tensors by name. Reading a tensor waits for its device.
+            values: numbers or 0-d tensors by name, whose reading waits for their device. One that is not finite becomes
+                `null` in metrics.jsonl and is left out of TensorBoard.
             envstep: env steps of all ranks so far.
             train_iter: learner iterations so far.
             seconds: of the run so far, without those while it was stopped.
@@ -116,9 +112,7 @@ class ExperimentLogger(AbstractContextManager[Any]):
     def resume(self, position: int, step: int) -> None:
         """Remove what was recorded after the checkpoint from which the run continues.
 
-        Args:
-            position: what `position` returned at the checkpoint; metrics.jsonl is cut there.
-            step: the checkpoint's count on `axis`; TensorBoard drops everything from this count on.
+        metrics.jsonl is cut at what `position` returned then. TensorBoard drops everything from the count `step` on.
         """
         if self._rank == 0:
             with self._tolerant():
@@ -230,10 +224,8 @@ def console(line: str) -> None:
     """
     if sys.stderr is None:  # closed by the caller; tqdm would take stdout
         return
-    with suppress(OSError, ValueError):
-        tqdm.write(
-            f"{printable_lines(line)}\n", file=sys.stderr, end=""
-        )  # one write, because other ranks use the same terminal
+    with suppress(OSError, ValueError):  # one write, because other ranks use the same terminal
+        tqdm.write(f"{printable_lines(line)}\n", file=sys.stderr, end="")
         sys.stderr.flush()
 
 
@@ -246,7 +238,7 @@ class Progress(AbstractContextManager[Any]):
     Args:
         total: steps of all ranks after which the run ends; None if it is unknown.
         enabled: whether to show anything; False on all ranks except 0.
-        log: prints the plain lines if stderr is not a terminal, for example `ExperimentLogger.info`.
+        log: prints the plain lines if stderr is not a terminal.
         start: steps that a resumed run had done before; they do not count towards the rate.
         words: the names of the steps, and of the second count of a plain line.
         expected: steps after which the run is likely to end; they stand for `total` until there are more.
@@ -278,12 +270,9 @@ class Progress(AbstractContextManager[Any]):
             self._bar = _Bar(total=self._goal(start), dynamic_ncols=True, smoothing=0.05, desc=text, **self._options)
 
     def update(self, step: int, beside: int, returns: Mapping[str, float | None] | None = None) -> None:
-        """Report the counts so far, of all ranks.
+        """Report the counts so far, of all ranks; `beside` is 0 before learning begins.
 
-        Args:
-            step: number of steps.
-            beside: the second count, for plain lines; 0 before learning begins.
-            returns: mean returns by the names to show before them; None: not known yet.
+        `returns` are mean returns by the names to show before them; None: not known yet.
         """
         if beside and not self.learns:
             self.learns, self._began = True, (time.monotonic(), step)
@@ -292,7 +281,13 @@ class Progress(AbstractContextManager[Any]):
             self._bar.total = self._goal(step)
             self._bar.update(step - self._bar.n)
         elif self._enabled and time.monotonic() - self._last_line[0] >= LINE_PERIOD:
-            self._log(f"{self._line(step, returns or {})} | {self._beside} {beside}")
+            now, (then, before) = time.monotonic(), self._last_line
+            self._last_line = (now, step)
+            total: Any = self._goal(step)  # None is fine too, whatever tqdm's types say
+            rate = (step - before) / max(now - then, 1e-9)
+            text: Any = self._text(step, _describe(returns or {}))
+            line = tqdm.format_meter(step, total, now - then, rate=rate, prefix=text, **self._options)
+            self._log(f"{line} | {self._beside} {beside}")
 
     def note(self, text: str) -> None:
         """Show text in place of the returns until the next `update`, for instance during an evaluation."""
@@ -303,28 +298,18 @@ class Progress(AbstractContextManager[Any]):
             self._last_note = time.monotonic()
             self._log(text)
 
-    def _line(self, step: int, returns: Mapping[str, float | None]) -> str:
-        now, (then, before) = time.monotonic(), self._last_line
-        self._last_line = (now, step)
-        total: Any = self._goal(step)  # None is fine too, whatever tqdm's types say
-        rate = (step - before) / max(now - then, 1e-9)
-        text: Any = self._text(step, _describe(returns))
-        return tqdm.format_meter(step, total, now - then, rate=rate, prefix=text, **self._options)
-
     def _goal(self, step: int) -> int | None:
         """Return the step to which time is counted, not below `step`, because tqdm drops a total that was overshot."""
         goal = self._expected if self._expected and step < self._expected else self._total
         return goal and max(goal, step)
 
     def _text(self, step: int, text: str) -> str:
-        """Return a text after the time left, if it is known what ends the run."""
-        goal = self._goal(step)
-        return f"left {self._left(step, goal)} | {text}" if goal else text
-
-    def _left(self, step: int, goal: int) -> str:
-        """Return the time until the goal at the mean rate so far, such as "1:02:03"; "?" if it is unknown."""
-        seconds, steps = self.pace(step)
-        return tqdm.format_interval(max((goal - step) * seconds / steps, 0.0)) if steps > 0 else "?"
+        """Return a text after the time left at the mean rate so far, if it is known what ends the run."""
+        goal, (seconds, steps) = self._goal(step), self.pace(step)
+        if not goal:
+            return text
+        left = tqdm.format_interval(max((goal - step) * seconds / steps, 0.0)) if steps > 0 else "?"
+        return f"left {left} | {text}"
 
     def pace(self, step: int) -> tuple[float, int]:
         """Return the seconds and the steps since learning began, or before it, since the start."""

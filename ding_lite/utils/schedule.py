@@ -35,10 +35,7 @@ from ding_lite.utils.key import declared_keys, get_key, is_schedule, why_constan
 
 @dataclass(frozen=True)
 class Schedule:
-    """A number as a function of a count. It has no state: what counts keeps the count.
-
-    The attributes are the fields of the config's dict, see the docstring of this module.
-    """
+    """A number as a function of a count, with the fields of the config's dict. It has no state."""
 
     type: str
     start: float = 0.0

@@ -15,13 +15,10 @@ MASK64 = 2**64 - 1
 
 
 def derive_seeds(seed: int, *path: int | str, n: int) -> list[int]:
-    """Return `n` seeds below 2**31 that depend only on `seed` and `path`.
+    """Return `n` seeds below 2**31 that depend only on `seed`, the config's, and `path`, which names their use.
 
-    Args:
-        seed: the config's seed.
-        *path: names the use of the seeds. Different paths, such as `(rank, "collect")` and `(rank, "evaluate", 3)`,
-            give independent seeds.
-        n: number of seeds. A larger `n` gives the same seeds and more.
+    Different paths, such as `(rank, "collect")` and `(rank, "evaluate", 3)`, give independent seeds. A larger `n` gives
+    the same seeds and more.
     """
     key = tuple(part if isinstance(part, int) else zlib.crc32(part.encode()) for part in path)
     words = np.random.SeedSequence(seed, spawn_key=key).generate_state(n)
@@ -59,9 +56,7 @@ def set_seed(seed: int) -> None:
 def random_state() -> dict[str, Any]:
     """Return the states of all generators that `set_seed` seeds, in types that a checkpoint can hold.
 
-    Returns:
-        The states, by the keys `python`, `numpy` and `torch`. If this process has used CUDA, `cuda` is the state of the
-        current device's generator.
+    The keys are `python`, `numpy`, `torch` and, if this process has used CUDA, `cuda` for the current device.
     """
     import torch  # noqa: PLC0415
 
@@ -74,11 +69,7 @@ def random_state() -> dict[str, Any]:
 
 
 def set_random_state(state: dict[str, Any]) -> None:
-    """Restore the generators of this process.
-
-    Args:
-        state: what `random_state` returned. Its tensors may be on any device, because loading may have moved them.
-    """
+    """Restore what `random_state` returned; its tensors may be on any device, because loading may have moved them."""
     import torch  # noqa: PLC0415
 
     random.setstate(state["python"])

@@ -7,7 +7,7 @@ import pytest
 
 from ding_lite.results import plot
 from ding_lite.results.groups import Group, group_runs
-from ding_lite.results.plot import PlotOptions, draw_curve, find_shortened, render_plot
+from ding_lite.results.plot import PlotOptions, describe_picture, draw_curve, render_plot
 from ding_lite.results.run import RETURN, find_runs, read_run
 from ding_lite.utils.registry import UserError
 from tests.results.helpers import write_records, write_run
@@ -53,11 +53,11 @@ def test_more_groups_than_can_be_told_apart_are_drawn_in_parts_of_equal_scales(t
     assert [[group.name for group in part] for part in plot.divide_groups(groups)] == [
         [f"dqn, nstep={number}" for number in numbers] for numbers in (range(1, 6), range(6, 10))
     ]
-    assert plot.describe_parts(groups) == [
+    assert plot.describe_picture(groups, PlotOptions()) == [
         "9 lines are too many for one panel: they are drawn in 2 parts of equal scales."
     ]
     assert plot.divide_groups(groups[:7]) == [groups[:7]]
-    assert plot.describe_parts(groups[:7]) == []
+    assert plot.describe_picture(groups[:7], PlotOptions()) == []
     svg = render_plot(groups, "svg", PlotOptions(title="Nine groups")).decode()
     assert svg.count("<!-- CartPole-v0 -->") == svg.count("<!-- evaluation return -->") == 2
     assert svg.count("<!-- 800 -->") == 2  # a label of the vertical axis, which the first part alone would not reach
@@ -117,8 +117,8 @@ def test_a_run_that_was_solved_may_keep_its_last_value(tmp_path: Path) -> None:
     curve = draw_curve(group(solved, longer), RETURN, PlotOptions(hold=True))
     assert curve is not None
     assert (curve.x[-1], curve.y[-1]) == (200, 150.0)
-    assert find_shortened([group(solved, longer)], PlotOptions(hold=True)) == []
-    assert find_shortened([group(solved, longer)], PlotOptions()) == [
+    assert describe_picture([group(solved, longer)], PlotOptions(hold=True)) == []
+    assert describe_picture([group(solved, longer)], PlotOptions()) == [
         "The average of 'dqn' ends with its shortest run, 'a': env_step 100 of 200."
     ]
 

@@ -9,8 +9,7 @@ import pytest
 
 from ding_lite.results.run import Evaluations, check_figure, find_runs, read_run
 from ding_lite.utils.checkpoint.origin import read_origins
-from ding_lite.utils.directory_lock import lock_directory, unlock_directory
-from ding_lite.utils.records import RecordReader
+from ding_lite.utils.directory_lock import RecordReader, lock_directory, unlock_directory
 from ding_lite.utils.registry import UserError
 from tests.results.helpers import RETURNS, START, write_records, write_run
 from tests.run.helpers import run as train

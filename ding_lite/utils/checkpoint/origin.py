@@ -16,8 +16,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from ding_lite.utils.directory_lock import RecordReader
 from ding_lite.utils.passwords import hide_passwords
-from ding_lite.utils.records import RecordReader
 
 ORIGIN = "origin.jsonl"
 LIBRARIES = ("ding_lite", "torch", "numpy", "gymnasium", "ale-py")

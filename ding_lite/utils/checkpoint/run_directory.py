@@ -15,7 +15,7 @@ from typing import Any
 
 from ding_lite.utils.checkpoint.file import atomic_file
 from ding_lite.utils.directory_lock import find_trap_inside, holders, lock_directory, read_json, unlock_directory
-from ding_lite.utils.disk import describe_os_error
+from ding_lite.utils.disk import describe_os_error, explaining
 from ding_lite.utils.ranks.collectives import all_gather_object, on_rank_0
 from ding_lite.utils.ranks.meeting import name_ranks
 from ding_lite.utils.registry import ConfigError, UserError
@@ -29,15 +29,12 @@ _paths: list[tuple[str, str]] = []  # directories opened so far: as they were na
 
 
 def open_exp_dir(exp_name: str, resume: bool) -> tuple[str, bool]:
-    """Return the directory of this run, and whether the run continues in it; the same on every rank.
+    """Return the directory of this run, and whether the run continues in it; the same on every rank. Collective.
 
     A new run creates `exp_name`, or if that exists `exp_name_YYMMDD_HHMMSS`, or `exp_name_YYMMDD_HHMMSS_k` with k = 1,
     2 ... If torch's elastic launcher has started this job before, on these machines or on some of them, it is the
     directory of that time, which its `job.json` identifies. With `resume` it is `exp_name` itself, which does not
-    change until `claim_exp_dir`. Rank 0 alone decides, because a clock or a file system may look different elsewhere.
-    Collective: every rank must call it.
-
-    Until `release_exp_dir`, or the end of rank 0, no other run can continue in it.
+    change until `claim_exp_dir`. Until `release_exp_dir`, or the end of rank 0, no other run can continue in it.
 
     Raises:
         ConfigError: the directory cannot be created, the one to resume does not exist, or its run is still active.
@@ -61,10 +58,7 @@ def open_exp_dir(exp_name: str, resume: bool) -> tuple[str, bool]:
 
 
 def changed_machines(path: str) -> str:
-    """Return, on rank 0, which machines joined or left the job that goes on in a directory, in a line; empty if none.
-
-    A machine counts as new if its launcher is, see `open_exp_dir`.
-    """
+    """Return, on rank 0, a line about machines that joined or left the job that goes on in a directory, or ""."""
     return _changes.get(path, "")
 
 
@@ -74,10 +68,8 @@ def claim_exp_dir(path: str) -> None:
     A run does so when it has loaded its checkpoint: one that cannot be resumed keeps its result. Rank 0 alone acts.
     """
     if path in _records:
-        try:
+        with explaining(f"Cannot resume '{path}'"):
             _write_job(path, _records.pop(path))
-        except OSError as error:
-            raise ConfigError(f"Cannot resume '{path}': {describe_os_error(error)}.") from error
 
 
 def check_exp_dir(path: str) -> None:
@@ -128,8 +120,7 @@ def has_checkpoint(exp_dir: str) -> bool:
 def _agent() -> tuple[str, int]:
     """Return the folder of the elastic launcher that started this rank, and its restarts; empty without one.
 
-    It is the folder that a launcher creates for its ranks' error files. It is unique, unlike the run's id, which the
-    user may choose, and unlike the count of restarts, which is wrong after another machine has come back.
+    It holds the ranks' error files. It is unique, unlike the run's id, which the user may choose.
     """
     folder, found, _ = os.environ.get("TORCHELASTIC_ERROR_FILE", "").rpartition("/attempt_")
     if not found or "TORCHELASTIC_RUN_ID" not in os.environ:
@@ -153,8 +144,8 @@ def _open(exp_name: str, resume: bool, record: dict[str, Any], known: list[str])
             raise ConfigError(f"Cannot resume '{exp_name}': there is no such directory. Set exp_name to the run's own.")
         paths = [exp_name] if resume else [exp_name, *glob.iglob(glob.escape(exp_name.rstrip("/")) + "_*")]
         jobs = ((path, read_json(os.path.join(path, "job.json"))) for path in paths)
-        no_job = None, {"owner": uuid.uuid4().hex}
-        before, there = next(((path, job) for path, job in jobs if _is_of_this_run(job, record)), no_job)
+        new: tuple[str, dict[str, Any]] = "", {"owner": uuid.uuid4().hex}
+        before, there = next(((path, job) for path, job in jobs if _is_of_this_run(job, record)), new)
         if before:
             _check_interrupt(read_result(before), there["agents"], record["agents"])
             _changes[before] = _describe_changes(there["agents"], record["agents"])
@@ -184,7 +175,7 @@ def _open(exp_name: str, resume: bool, record: dict[str, Any], known: list[str])
         in_the_way = isinstance(error, FileExistsError | NotADirectoryError)
         reason = f"'{error.filename}' is not a directory" if in_the_way else describe_os_error(error)
         raise ConfigError(f"Cannot {verb} the experiment directory '{exp_name}': {reason}; change exp_name.") from error
-    return path, resume or before is not None
+    return path, resume or bool(before)
 
 
 def _check_interrupt(result: dict[str, Any], before: dict[str, Any], now: dict[str, Any]) -> None:
@@ -201,15 +192,17 @@ def _check_interrupt(result: dict[str, Any], before: dict[str, Any], now: dict[s
 
 def _describe_changes(before: dict[str, dict[str, Any]], now: dict[str, dict[str, Any]]) -> str:
     """Return which launchers are new, and which are gone, in a line; empty if there are none."""
-    came, left = (
-        [f"{agent['host']} {verb} ({name_ranks(agent['ranks'])})" for name, agent in some.items() if name not in others]
-        for verb, some, others in (("joined", now, before), ("left", before, now))
-    )
-    sizes = [
+    changes = [
+        f"{agent['host']} {verb} ({name_ranks(agent['ranks'])})"
+        for verb, some, others in (("left", before, now), ("joined", now, before))
+        for name, agent in some.items()
+        if name not in others
+    ]
+    size, old = (
         f"{sum(len(agent['ranks']) for agent in job.values())} rank(s) of {len(job)} machine(s)"
         for job in (now, before)
-    ]
-    return f"{', '.join(left + came)}: the run goes on with {sizes[0]}, before {sizes[1]}." if left + came else ""
+    )
+    return f"{', '.join(changes)}: the run goes on with {size}, before {old}." if changes else ""
 
 
 def _write_job(path: str, record: dict[str, Any]) -> None:
@@ -243,9 +236,8 @@ def new_name(exp_name: str) -> str:
 
 def _names(exp_name: str) -> Iterator[str]:
     """Yield the names that a new run may get, the first one first."""
-    yield exp_name
     stamped = f"{exp_name.rstrip('/')}_{time.strftime('%y%m%d_%H%M%S')}"
-    yield stamped
+    yield from (exp_name, stamped)
     yield from (f"{stamped}_{k}" for k in itertools.count(1))
 
 
