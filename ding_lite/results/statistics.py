@@ -28,7 +28,6 @@ LEVEL = 0.95
 AVERAGES = ("mean", "iqm")
 DRAWS = 9999  # resamples of a bootstrap
 SLIT = 1e-9
-MOST_VALUES = 2_000_000  # numbers of a bootstrap that are in memory at once
 
 
 class Estimate(NamedTuple):
@@ -53,34 +52,17 @@ def average(values: NDArray[Any], kind: str = "mean", axis: int = -1) -> Any:
 def estimate(values: NDArray[Any], kind: str = "mean") -> Estimate:
     """Return the average of some runs' values, without NaN, with its interval."""
     values = values[~np.isnan(values)]
-    if not len(values):
-        return Estimate(math.nan)
-    low, high = intervals(values[:, None], kind)
-    return Estimate(float(average(values, kind)), float(low[0]), float(high[0]))
+    return stratified_estimate([values], lambda drawn: average(drawn, kind)) if len(values) else Estimate(math.nan)
 
 
-def intervals(values_RP: NDArray[Any], kind: str = "mean") -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the lower and upper ends of the 95 % bootstrap intervals of P averages over R runs.
+def intervals(values_RP: NDArray[Any], kind: str = "mean") -> NDArray[Any]:
+    """Return the lower and upper ends of the 95 % bootstrap intervals of P averages over R runs, `[2, P]`.
 
     `values_RP` has a row for each run; the same runs are drawn for all points. `kind` is a word of `AVERAGES`. The ends
-    are arrays `[P]`, of NaN for a single run.
+    are NaN for a single run.
     """
-    stats = load_extra("scipy.stats", "plot")
-    count, points = values_RP.shape
-    if count < 2:
-        return np.full(points, np.nan), np.full(points, np.nan)
-    result = stats.bootstrap(
-        (values_RP,),
-        lambda drawn, axis: average(drawn, kind, axis),
-        n_resamples=DRAWS,
-        batch=max(MOST_VALUES // values_RP.size, 1),
-        vectorized=True,
-        axis=0,
-        confidence_level=_expanded_level(count),
-        method="percentile",
-        rng=np.random.default_rng(0),  # fixed, so that the same runs give the same intervals
-    )
-    return result.confidence_interval.low, result.confidence_interval.high
+    ends_P2 = [stratified_intervals([values_R], lambda drawn: average(drawn, kind)) for values_R in values_RP.T]
+    return np.transpose(ends_P2)
 
 
 def stratified_intervals(
