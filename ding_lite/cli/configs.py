@@ -10,6 +10,7 @@ import pkgutil
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from easydict import EasyDict
@@ -86,11 +87,7 @@ class Config(Command):
         if not args.diff:
             show(format_config(cfg, "", **limits).rstrip("\n"))
             return
-        lines = [
-            f"{path}={value!r}  # default {'of the model' if default is sc.UNSET else repr(default)}"
-            for path, (default, value) in changed_keys(cfg).items()
-        ]
-        lines += [f"{name}={limit}" for name, limit in limits.items()]
+        lines = [*_describe_changes(cfg), *(f"{name}={limit}" for name, limit in limits.items())]
         show("\n".join(lines) or "No key differs from the defaults.")
 
 
@@ -184,15 +181,14 @@ def _import_dizoo() -> list[str]:
     return missing
 
 
-def changed_keys(cfg: EasyDict) -> dict[str, tuple[Any, Any]]:
-    """Return the default and the value of each key that differs from the default.
+def _describe_changes(cfg: EasyDict) -> Iterator[str]:
+    """Yield a line for each key that differs from its default.
 
     Defaults are those of a config that names the same environment, policy, model, buffer and reward model, and nothing
-    else. The default is `UNSET` where only the constructor of the model knows it.
+    else.
     """
     from ding_lite.config import compile_config  # noqa: PLC0415  (so that the help is shown immediately)
 
-    schema = sc.config_schema(cfg, sc.find_class("policy", cfg))
     create: dict[str, Any] = {
         part: {key: cfg[part][key] for key in ("type", "import_names")} for part in sc.PARTS if part in cfg
     }
@@ -200,11 +196,9 @@ def changed_keys(cfg: EasyDict) -> dict[str, tuple[Any, Any]]:
     chosen = {path: get_key(cfg, path) for path in CHOICES}
     overrides = [f"{path}={value}" for path, value in chosen.items() if value is not None]
     plain = compile_config(({"env": {"env_id": cfg.env.env_id}}, create), overrides=overrides)
-    changed = {}
-    for path, key in schema.items():
+    for path, key in sc.config_schema(cfg, sc.find_class("policy", cfg)).items():
         declared = key.default if key.default in (sc.UNSET, sc.REQUIRED) else sc.plain(key.default, path)
         default = declared if path == "policy.priority" else get_key(plain, path, declared)
         value = get_key(cfg, path, default)
         if key.type is not SECTION and path not in SHAPES and value is not sc.UNSET and value != default:
-            changed[path] = (default, value)
-    return changed
+            yield f"{path}={value!r}  # default {'of the model' if default is sc.UNSET else repr(default)}"

@@ -24,6 +24,7 @@ from ding_lite.run.setup import RunSetup, prepare_run
 from ding_lite.utils.disk import describe_os_error
 from ding_lite.utils.key import Key, declared_keys, default_values, set_key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from ding_lite.utils.tree import GLOBAL
 
 MUJOCO = "HalfCheetah|Hopper|Walker2d|Ant|Humanoid(Standup)?|Swimmer|Reacher|Pusher|Inverted(Double)?Pendulum"
 DIZOO = {  # dizoo's environment for the gymnasium ids that begin with a pattern, and its manager
@@ -154,8 +155,7 @@ def write_starter(env_id: str, algorithm: str | None = None, output: str | None 
     algorithm = algorithm or _find_algorithm(env_id)
     name = f"{_short_name(env_id)}_{algorithm}"
     path = Path(output or f"{name}_config.py")
-    main, create = starter_pair(env_id, algorithm, f"{name}_seed0")
-    _add_agents(main, create)
+    main, create = _starter_pair(env_id, algorithm, f"{name}_seed0")
     try:
         setup = _check(main, create)
     except ConfigError as error:
@@ -189,7 +189,7 @@ def write_starter(env_id: str, algorithm: str | None = None, output: str | None 
     return path
 
 
-def starter_pair(env_id: str, algorithm: str, exp_name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def _starter_pair(env_id: str, algorithm: str, exp_name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return `(main_config, create_config)`. Values of keys that matter are `Key`s, whose meanings become comments."""
     policy_cls = POLICY_REGISTRY.find(algorithm)
     if policy_cls.learns_from == "dataset":
@@ -210,20 +210,16 @@ def starter_pair(env_id: str, algorithm: str, exp_name: str) -> tuple[dict[str, 
     created = {"type": kind, "import_names": [f"dizoo.{kind}.envs.{kind}_env"]} if kind else {"type": "gymnasium"}
     manager = DIZOO[kind][1] if kind else "base"
     create = {"env": created, "env_manager": {"type": manager}, "policy": {"type": algorithm}}
-    return {"exp_name": exp_name, "env": env, "policy": policy}, create
-
-
-def _add_agents(main: dict[str, Any], create: dict[str, Any]) -> None:
-    """Add the keys that a policy needs in an environment of several agents to a pair, if it is one."""
+    main = {"exp_name": exp_name, "env": env, "policy": policy}
     cfg = compile_config((default_values(main), create))
-    spec, policy_cls = check_env(cfg.env), POLICY_REGISTRY.find(cfg.policy.type)
-    if count_agents(spec.observation_space, spec.action_space) == 0:
-        return
-    if "multi_agent" in cfg.policy:
-        main["policy"]["multi_agent"] = replace(AGENT_KEYS["multi_agent"], default=True)
-    options = model_options(policy_cls, {"policy": {"multi_agent": True}}, {})
-    if "policy.model.centralized_critic" in options and "global_state" not in spec.observation_space.spaces:  # type: ignore[attr-defined]
-        set_key(main["policy"], "model.centralized_critic", False)
+    space = (spec := check_env(cfg.env)).observation_space
+    if count_agents(space, spec.action_space):
+        if "multi_agent" in cfg.policy:
+            policy["multi_agent"] = replace(AGENT_KEYS["multi_agent"], default=True)
+        options = model_options(policy_cls, {"policy": {"multi_agent": True}}, {})
+        if "policy.model.centralized_critic" in options and GLOBAL not in space.spaces:  # type: ignore[attr-defined]
+            set_key(policy, "model.centralized_critic", False)
+    return main, create
 
 
 def _used_keys(policy_cls: type) -> dict[str, Key]:
@@ -278,10 +274,8 @@ def _return_range(env_id: str, discount: float) -> tuple[float, float]:
 def _find_algorithm(env_id: str) -> str:
     """Return the first of `DEFAULT_ALGORITHMS` that fits an environment."""
     for algorithm in DEFAULT_ALGORITHMS:
-        pair = starter_pair(env_id, algorithm, "starter")
         try:
-            _add_agents(*pair)
-            _check(*pair)
+            _check(*_starter_pair(env_id, algorithm, "starter"))
             return algorithm
         except ConfigError as error:
             mistake = error

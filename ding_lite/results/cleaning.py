@@ -57,12 +57,13 @@ def find_checkpoints(run: Run, parts: bool = False) -> Removal | None:
     folder = run.path / "ckpt"
     if run.active or not run.result or not folder.is_dir() or find_trap_inside(run.path):
         return None
-    numbered = {file: match for file in sorted(folder.iterdir()) if (match := NUMBERED.fullmatch(file.name))}
-    newest = max(map(_number, (match for match in numbered.values() if not match[3])), default=None)
+    matches = {file: match for file in sorted(folder.iterdir()) if (match := NUMBERED.fullmatch(file.name))}
+    numbers = {file: (int(match[1]), int(match[2] or 1)) for file, match in matches.items()}
+    newest = max((numbers[file] for file, match in matches.items() if not match[3]), default=None)
     if newest is None:
         return None
     parts = parts and run.ending != "interrupted"
-    old = [file for file, match in numbered.items() if _number(match) < newest or (parts and match[3])]
+    old = [file for file, match in matches.items() if numbers[file] < newest or (parts and match[3])]
     old += [file for file in sorted(folder.iterdir()) if file.name.endswith(UNFINISHED)]
     return Removal(run, tuple(old), f"{len(old)} file{'s' * (len(old) > 1)} of checkpoints") if old else None
 
@@ -97,10 +98,6 @@ def remove(removal: Removal) -> None:
         unlock_directory(lock)
 
 
-def _number(match: re.Match[str]) -> tuple[int, int]:
-    return int(match[1]), int(match[2] or 1)
-
-
 def list_runs(directories: Iterable[Path], root: Path) -> Table:
     """Return a table of runs, named relative to `root`; one that is damaged is listed too, with what is wrong."""
     return Table(
@@ -133,13 +130,10 @@ def best_return(run: Run) -> float | None:
 
 
 def _cells(path: Path, root: Path) -> list[str]:
-    name, size = os.path.relpath(path, root), show_size(size_of([path])).replace(" ", TIED)
-    try:
+    cells = ["-", "-", "config damaged", "-", "-"]
+    with suppress(UserError):
         run = read_run(path)
-    except UserError:
-        return [name, "-", "-", "config damaged", "-", "-", size]
-    try:
-        best, steps = best_return(run), run.records[-1]["envstep"] if run.records else 0
-    except UserError:
-        return [name, run.algorithm, run.env, "metrics damaged", "-", "-", size]
-    return [name, run.algorithm, run.env, run.ending, show_number(best), f"{run.result.get('envstep', steps):,}", size]
+        cells = [run.algorithm, run.env, "metrics damaged", "-", "-"]
+        steps = run.result.get("envstep", run.records[-1]["envstep"] if run.records else 0)
+        cells[2:] = run.ending, show_number(best_return(run)), f"{steps:,}"
+    return [os.path.relpath(path, root), *cells, show_size(size_of([path])).replace(" ", TIED)]

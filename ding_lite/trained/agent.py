@@ -26,7 +26,6 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-from easydict import EasyDict
 
 from ding_lite.config import read_saved_run
 from ding_lite.envs.actions import ActionUnits
@@ -101,13 +100,18 @@ class Agent:
     """
 
     def __init__(self, setup: RunSetup, state: dict[str, Any], name: str, missing: ConfigError | None = None) -> None:
-        self._missing = missing
+        self._missing, self.config = missing, setup.cfg
         self._setup, self._name, self._iteration = setup, name, state.get("learner", {}).get("train_iter", 0)
         with _undisturbed(), policy_process(_greedy(setup), "policy", fields=("collect", "eval")) as self.policy:
             load_model(self.policy, state, name)
-        spec, layout, several = setup.spec, setup.cfg.env.image_layout, self.policy.multi_agent
-        spaces = spec.observation_space, spec.env_observation_space
-        self._observations = Observations(*spaces, layout, actions=spec.env_action_space, several=several)
+        spec = setup.spec
+        self._observations = Observations(
+            spec.observation_space,
+            spec.env_observation_space,
+            setup.cfg.env.image_layout,
+            spec.env_action_space,
+            several=self.policy.multi_agent,
+        )
         assert spec.env_action_space is not None
         self._units = ActionUnits(spec.env_action_space, setup.cfg.env.act_scale)
         self._explore = self.policy.begin_collect(trained_env_steps(state))
@@ -115,10 +119,6 @@ class Agent:
         self._greedily = True  # how the running episodes are played
         self._remembers = False  # whether the policy has a recurrent state, known after its first action
         self.reset()
-
-    @property
-    def config(self) -> EasyDict:
-        return self._setup.cfg
 
     def act(self, obs: Any, deterministic: bool = True) -> Any:
         """Choose an action for one observation, or actions for a batch of them.

@@ -183,8 +183,13 @@ class EpisodeRecorder(gymnasium.Wrapper):
                 with self._complaining():
                     self._frames.append(render_image(self.env))
         if (terminated or truncated) and self._frames:
+            name = f"episode_{self._number + 1:04d}_return_{self._return:.2f}{self._ending}"
+            path = os.path.join(os.path.abspath(self._folder), name)
             with self._complaining():
-                self._write()
+                clip = import_moviepy().ImageSequenceClip(self._frames, fps=self.metadata.get("render_fps") or FPS)
+                (clip.write_gif if self._ending == ".gif" else clip.write_videofile)(path, logger=None)
+                self._number += 1
+                self.paths.append(path)
             self._frames = []
         return obs, reward, terminated, truncated, info
 
@@ -200,13 +205,3 @@ class EpisodeRecorder(gymnasium.Wrapper):
                 cause = " ".join(str(error).split())[:300] or type(error).__name__
                 logger.warning("Videos cannot be written to '%s'; the run continues. (%s)", self._folder, cause)
             self._complained = True
-
-    def _write(self) -> None:
-        name = f"episode_{self._number + 1:04d}_return_{self._return:.2f}{self._ending}"
-        path = os.path.join(os.path.abspath(self._folder), name)
-        fps = self.metadata.get("render_fps") or FPS
-        clip = import_moviepy().ImageSequenceClip(self._frames, fps=fps)
-        write = clip.write_gif if self._ending == ".gif" else clip.write_videofile
-        write(path, logger=None)
-        self._number += 1
-        self.paths.append(path)
