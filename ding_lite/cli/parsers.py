@@ -173,20 +173,16 @@ def add_processes(parser: argparse.ArgumentParser) -> None:
 
 
 def check_run_options(args: argparse.Namespace) -> None:
-    """Check the options of `add_run_options`, and separate the options of a cluster from the other words."""
+    """Check the options of `add_run_options` and seeds, and separate the options of a cluster from the other words."""
     args.cluster_words = [word for word in args.words if word.startswith("submit.")]
     args.words = [word for word in args.words if word not in args.cluster_words]
     if args.cluster_words and not args.submit:
         raise ConfigError(f"{args.cluster_words[0]} is an option of a cluster: add --submit slurm, or leave it out.")
     if args.nproc < 1 or args.max_restarts < 0:
         raise ConfigError(f"expected --nproc >= 1 and --max-restarts >= 0, got {args.nproc} and {args.max_restarts}.")
-
-
-def check_seeds(args: argparse.Namespace) -> None:
-    """Check that no seed is given twice."""
-    for index, seed in enumerate(args.seeds or []):
-        if seed in args.seeds[:index]:
-            raise ConfigError(f"-s: seed {seed} is given twice, and both runs would be the same: leave one out.")
+    seeds = getattr(args, "seeds", None) or []
+    for seed in (seed for index, seed in enumerate(seeds) if seed in seeds[:index]):
+        raise ConfigError(f"-s: seed {seed} is given twice, and both runs would be the same: leave one out.")
 
 
 def check_at_least(args: argparse.Namespace, **lowest: int) -> None:

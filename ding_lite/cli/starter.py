@@ -153,7 +153,8 @@ def write_starter(env_id: str, algorithm: str | None = None, output: str | None 
     Without an `algorithm`, it is the first of `DEFAULT_ALGORITHMS` that fits.
     """
     algorithm = algorithm or _find_algorithm(env_id)
-    name = f"{_short_name(env_id)}_{algorithm}"
+    short = re.sub(r"-v\d+$|NoFrameskip", "", re.split("[/:]", env_id)[-1])  # 'Pong' of 'PongNoFrameskip-v4'
+    name = re.sub(r"\W+", "_", short).lower() + f"_{algorithm}"
     path = Path(output or f"{name}_config.py")
     main, create = _starter_pair(env_id, algorithm, f"{name}_seed0")
     try:
@@ -288,12 +289,6 @@ def _check(main: dict[str, Any], create: dict[str, Any]) -> RunSetup:
     """Check a pair as a run would be checked; return the run, with the pipeline that trains it."""
     pipeline = PIPELINE_OF[POLICY_REGISTRY.find(create["policy"]["type"]).learns_from]
     return prepare_run((default_values(main), create), pipeline=pipeline, all_ranks=False)
-
-
-def _short_name(env_id: str) -> str:
-    """Return 'lunarlander_continuous' for 'LunarLanderContinuous-v3', and 'pong' for 'PongNoFrameskip-v4'."""
-    name = re.sub(r"-v\d+$|NoFrameskip", "", re.split("[/:]", env_id)[-1])
-    return re.sub(r"\W+", "_", name).lower()
 
 
 def _format(tree: Mapping[str, Any], indent: str = "") -> str:

@@ -13,7 +13,6 @@ from ding_lite.cli.parsers import (
     add_seeds,
     check_at_least,
     check_run_options,
-    check_seeds,
 )
 from ding_lite.run.pipelines import MODES
 from ding_lite.utils.registry import ConfigError, UserError, load_extra
@@ -70,7 +69,6 @@ class Train(Command):
     def run(self, args: argparse.Namespace) -> None:
         check_run_options(args)
         check_at_least(args, jobs=1)
-        check_seeds(args)
         from ding_lite.cli.running import run, run_seeds  # noqa: PLC0415  (reading a config loads torch)
 
         if len(args.seeds or []) > 1 or args.submit:
@@ -231,7 +229,6 @@ class Sweep(Command):
     def run(self, args: argparse.Namespace) -> None:
         args.mode = None
         check_run_options(args)
-        check_seeds(args)
         check_at_least(args, trials=1, jobs=1, prune_after=0)
         optuna = load_extra("optuna", "sweep")
         optuna.logging.set_verbosity(optuna.logging.ERROR)

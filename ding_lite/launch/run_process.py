@@ -34,7 +34,7 @@ PERIOD = 0.2  # seconds between two looks at a job's process
 REQUEUES = 10**6  # time limits that a job may reach; submitit's own default is 3
 
 
-class RunProcess:
+class RunProcess(subprocess.Popen[bytes]):
     """A process of the command line, which receives SIGTERM when this process ends.
 
     Args:
@@ -47,7 +47,7 @@ class RunProcess:
         environment = {**({"OMP_NUM_THREADS": threads} if side_by_side > 1 else {}), **os.environ}
         check_temporary_directory()
         self._output = tempfile.TemporaryFile("w+")  # noqa: SIM115 closed by close()
-        self._process = subprocess.Popen(
+        super().__init__(
             [sys.executable, "-m", "ding_lite", *words],
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -60,11 +60,7 @@ class RunProcess:
     @property
     def status(self) -> int | None:
         """Exit status, None before its end."""
-        return self._process.poll()
-
-    def send_signal(self, signum: int) -> None:
-        """Send a signal, unless the process has ended."""
-        self._process.send_signal(signum)
+        return self.poll()
 
     def last_line(self) -> str:
         """Return the last line that it printed, or else its exit status."""
@@ -74,8 +70,8 @@ class RunProcess:
 
     def close(self) -> None:
         """End it if it runs, wait for its end, and forget what it printed."""
-        self._process.terminate()
-        self._process.wait()
+        self.terminate()
+        self.wait()
         self._output.close()
 
 

@@ -69,13 +69,11 @@ def describe_groups(groups: Sequence[Group]) -> list[str]:
             again: repeats,
             f"Some runs of '{name}' count only as far as they got": partial,
         }
-        lines += [f"{doubt}: {_few(names)}." for doubt, names in doubts.items() if names]
+        for doubt, names in doubts.items():
+            more = len(names) - LONGEST_NAME
+            few = ", ".join(names[:LONGEST_NAME]) + f" and {more} more" * (more > 0)
+            lines += [f"{doubt}: {few}."] if names else []
     return lines
-
-
-def _few(names: Sequence[str]) -> str:
-    more = len(names) - LONGEST_NAME
-    return ", ".join(names[:LONGEST_NAME]) + f" and {more} more" * (more > 0)
 
 
 def full_value(value: Any) -> str:

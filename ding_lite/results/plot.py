@@ -250,7 +250,8 @@ def draw_curve(group: Group, key: str, options: PlotOptions) -> Curve | None:
     places = places[(places >= begin) & (places <= end)]
     grid = places[np.linspace(0, len(places) - 1, min(len(places), MOST_POINTS)).round().astype(int)]
     values_RP = np.array([np.interp(grid, at, values) for at, values in each])  # keeps the last value after the end
-    return Curve(grid, average(values_RP, kind, 0), *intervals(values_RP, kind), each)
+    low, high = intervals(values_RP, kind)
+    return Curve(grid, average(values_RP, kind, 0), low, high, each)
 
 
 def describe_picture(groups: Sequence[Group], options: PlotOptions) -> list[str]:

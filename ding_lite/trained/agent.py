@@ -141,20 +141,17 @@ class Agent:
         batch, number = self._observations.read(obs)
         rows = number or 1
         if rows != self._rows or deterministic != self._greedily:
-            self._begin(rows, deterministic)
+            if self._remembers and self._rows:
+                count = f"{self._rows} observations, got {rows}"
+                same = count if rows != self._rows else "the same value of deterministic"
+                raise AgentError(f"The policy is recurrent: expected {same}; call reset() before new episodes.")
+            self._rows, self._greedily = rows, deterministic
+            if not deterministic:
+                self.policy.reset()  # correlated noise has a row for each environment
         output = self.policy.act(batch, not deterministic, **({} if deterministic else self._explore))
         self._remembers = self._remembers or bool(list(tree_leaves(output.get("prev_state", {}))))
         action = self._units.to_env(tree_map(lambda leaf: leaf.cpu().numpy(), output["action"]))
         return action if number else tree_map(lambda leaf_N: leaf_N[0], action)
-
-    def _begin(self, rows: int, deterministic: bool) -> None:
-        """Begin to act on batches of this size, in this way."""
-        if self._remembers and self._rows:
-            what = f"{self._rows} observations, got {rows}" if rows != self._rows else "the same value of deterministic"
-            raise AgentError(f"The policy is recurrent: expected {what}; call reset() before new episodes.")
-        self._rows, self._greedily = rows, deterministic
-        if not deterministic:
-            self.policy.reset()  # correlated noise has a row for each environment
 
     def reset(self, mask: Any = None) -> None:
         """Forget the running episodes. A recurrent policy needs this call before each new episode.

@@ -265,7 +265,8 @@ class Progress(AbstractContextManager[Any]):
         self._began = self._last_line = (time.monotonic(), start)  # (time, steps)
         self.learns = False
         self._last_note = time.monotonic()
-        if enabled and _shows_updates(sys.stderr):
+        out = sys.stderr  # a line can be written again in a terminal, and below the cell of a notebook
+        if enabled and out is not None and (out.isatty() or type(out).__module__.startswith("ipykernel.")):
             text = self._text(start, _describe({}))
             self._bar = _Bar(total=self._goal(start), dynamic_ncols=True, smoothing=0.05, desc=text, **self._options)
 
@@ -324,11 +325,6 @@ class Progress(AbstractContextManager[Any]):
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def _shows_updates(stream: Any) -> bool:
-    """Return whether a line can be written again in a stream: in a terminal, and below the cell of a notebook."""
-    return stream is not None and (stream.isatty() or type(stream).__module__.startswith("ipykernel."))
 
 
 def _describe(returns: Mapping[str, float | None]) -> str:

@@ -120,17 +120,16 @@ def load_checkpoint(path: str, map_location: Any = "cpu") -> dict[str, Any]:
 def read_checkpoint(
     path: str, checksum: str | None = None, map_location: Any = "cpu", mmap: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read the state and the record that `save_checkpoint` wrote.
+    """Read the state and the record that `save_checkpoint` wrote; the file may be renamed or removed meanwhile.
 
     Every byte is compared with the checksums in the file, and only plain types are built. A damaged or malicious file
     is therefore refused here.
 
     Args:
-        path: The file; it may be renamed or removed meanwhile.
+        path: The file.
         checksum: What `save_checkpoint` returned: another file is refused, even if it is intact.
         map_location: As `torch.load` takes it.
-        mmap: Tensors are views of the file and are read when used, so they need no second copy in memory. Writing
-            into them does not change the file.
+        mmap: Tensors are views of the file, not copies in memory. Writing into them does not change the file.
     """
     try:
         with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
