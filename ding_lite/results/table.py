@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from ding_lite.results.statistics import Estimate
 from ding_lite.utils.printable import printable
@@ -53,8 +54,8 @@ class Table:
         rows = rest._lines(width - len(GAP))
         if rows is None:
             return None
-        names = (first for first, *_ in (self.header, *self.rows))
-        return [[name, *(GAP + line for line in lines)] for name, lines in zip(names, rows, strict=True)]
+        cells = (self.header, *self.rows)
+        return [[row[0], *(GAP + line for line in lines)] for row, lines in zip(cells, rows, strict=True)]
 
     def _lines(self, width: int) -> list[list[str]] | None:
         """Return the lines of the header and of each row; None if they would not read well, see `text`."""
@@ -67,15 +68,15 @@ class Table:
         while sum(widths) + len(GAP) * (len(widths) - 1) > width:
             spare = [size if size > low else 0 for size, low in zip(widths, least, strict=True)]
             widths[spare.index(max(spare))] -= 1
-        rows = []
+        rows, sides = [], [">" if column in self.right else "<" for column in range(len(widths))]
         for row in cells:
-            folded = [_fold(cell, size) for cell, size in zip(row, widths, strict=True)]
-            if max(map(len, folded)) > TALL:
+            lines = list(zip_longest(*map(_fold, row, widths), fillvalue=""))
+            if len(lines) > TALL:
                 return None
-            parts = [
-                [part[place] if place < len(part) else "" for part in folded] for place in range(max(map(len, folded)))
-            ]
-            rows.append([GAP.join(map(self._align, part, range(len(part)), widths)).rstrip() for part in parts])
+            padded = (
+                [f"{text:{side}{size}}" for text, side, size in zip(line, sides, widths, strict=True)] for line in lines
+            )
+            rows.append([GAP.join(line).rstrip() for line in padded])
         return rows
 
     def markdown(self) -> str:
@@ -88,9 +89,6 @@ class Table:
         file = io.StringIO()
         csv.writer(file, lineterminator="\n").writerows(map(_as_text, row) for row in (self.header, *self.rows))
         return file.getvalue().rstrip("\n").replace(TIED, " ")
-
-    def _align(self, text: str, column: int, width: int) -> str:
-        return text.rjust(width) if column in self.right else text.ljust(width)
 
     def _blocks(self, width: int) -> str:
         """Return each row as lines of a name and a value, below its first cell."""
