@@ -15,6 +15,7 @@ from ding_lite.cli.parsers import (
     check_run_options,
 )
 from ding_lite.run.pipelines import MODES
+from ding_lite.utils.ranks.launch_environment import read_launch
 from ding_lite.utils.registry import ConfigError, UserError, load_extra
 
 WORDS = {  # DI-engine's options, and the key that each of them sets
@@ -237,7 +238,6 @@ class Sweep(Command):
         from ding_lite.config import read_pair  # noqa: PLC0415
         from ding_lite.sweep.driver import Sweep  # noqa: PLC0415
         from ding_lite.sweep.study import first_values, read_words, to_words  # noqa: PLC0415
-        from ding_lite.utils.ranks.launch_environment import read_launch  # noqa: PLC0415
 
         if read_launch() is not None:
             raise UserError("A sweep starts processes of its own: leave the launcher out.")

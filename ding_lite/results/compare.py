@@ -167,8 +167,7 @@ def difference_table(comparison: Comparison, env: str) -> Table | None:
         values: dict[str, list[str]] = {}
         for group in groups:
             values.setdefault(group.values(key), []).append(group.name)
-        rows = [[key, value, "; ".join(names)] for value, names in values.items()]
-        cells += [rows[0], *(["", *rest] for _, *rest in rows[1:])]
+        cells += [["" if k else key, value, "; ".join(names)] for k, (value, names) in enumerate(values.items())]
     return Table(["config key", "value", "groups"], cells) if cells else None
 
 

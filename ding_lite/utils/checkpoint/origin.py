@@ -66,9 +66,8 @@ def library_versions() -> dict[str, str]:
 
 def _read_processor() -> str:
     with suppress(OSError):
-        names = re.findall(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-        if names:
-            return str(names[0])
+        if found := re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE):
+            return found[1]
     return platform.processor() or platform.machine()
 
 
