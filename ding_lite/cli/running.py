@@ -62,8 +62,7 @@ def run(args: argparse.Namespace) -> None:
     ExperimentLogger.copies_to_pipes = True
     with DDPContext():
         if args.mode == "eval":
-            checkpoint = find_checkpoint(args.ckpt)
-            evaluate(args.config or find_pair(checkpoint, "give its config with -c"), checkpoint, args)
+            evaluate(args, args.ckpt, "give its config with -c", args.config)
         elif args.resume is not None:
             _resume(args.resume, args.words)
         else:
@@ -129,13 +128,15 @@ def _resume(directory: str, words: Sequence[str]) -> None:
     pipeline(saved.importable_pair(), overrides=[f"exp_name={directory}", *own, *overrides], **limits)
 
 
-def evaluate(config: str | tuple[dict[str, Any], dict[str, Any]], checkpoint: str, args: argparse.Namespace) -> None:
-    """Evaluate a checkpoint with a config, and with the seed, the number of episodes and the words of a command."""
+def evaluate(args: argparse.Namespace, path: str, advice: str, config: str | None = None) -> None:
+    """Evaluate the checkpoint at a path, with the file `config` or that of its run; for `advice` see `find_pair`."""
+    checkpoint = find_checkpoint(path)
+    pair = config or find_pair(checkpoint, advice)
     _, overrides = split_words(args.words)
-    for key in COUNTS:
-        if any(word.startswith(f"{key}=") for word in args.words):
+    for key in (word.partition("=")[0] for word in args.words):
+        if key in COUNTS:
             raise ConfigError(f"{key} has no effect on an evaluation: leave it out, or set the length with --episodes.")
-    evaluate_checkpoint(config, checkpoint, seed=args.seed, n_episode=args.episodes, overrides=overrides)
+    evaluate_checkpoint(pair, checkpoint, seed=args.seed, n_episode=args.episodes, overrides=overrides)
 
 
 def _launch(args: argparse.Namespace) -> int:

@@ -35,13 +35,8 @@ class Eval(Command):
 
     def run(self, args: argparse.Namespace) -> None:
         from ding_lite.cli.running import evaluate  # noqa: PLC0415  (it loads torch)
-        from ding_lite.results.run import find_checkpoint  # noqa: PLC0415
-        from ding_lite.trained.agent import find_pair  # noqa: PLC0415
 
-        checkpoint = find_checkpoint(args.path)
-        evaluate(
-            find_pair(checkpoint, "give the run's directory, or a checkpoint in its ckpt folder"), checkpoint, args
-        )
+        evaluate(args, args.path, "give the run's directory, or a checkpoint in its ckpt folder")
 
 
 class Play(Command):
