@@ -110,7 +110,7 @@ def _namer(runs: Sequence[Run], by: str) -> Callable[[Run], str]:
     if by == "run":
         names = [run.name for run in runs]
         return lambda run: run.name if names.count(run.name) == 1 else printable(str(run.path))
-    known = {key for run in runs for key in run.config}
+    known = dict.fromkeys(key for run in runs for key in run.config)  # in their order: the hint is always the same
     if by not in known:
         raise UserError(f"--by {by}: expected {', '.join(BY)} or a config key.{closest(by, known)}")
     values = [run.config.get(by, MISSING) for run in runs]
