@@ -1,4 +1,7 @@
-"""Policies: one file for each algorithm, with its config, its losses and how it acts."""
+"""Policies: one file for each algorithm, with its config, its losses and how it acts.
+
+Its page in docs/algorithms explains the figures that it logs, and what differs from the paper.
+"""
 
 from typing import TYPE_CHECKING
 

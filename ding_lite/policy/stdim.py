@@ -12,11 +12,6 @@ several embeddings and a factor of the scores.
 The sum over j is over the joined batch of all ranks. Every rank computes the loss of the joined batch, but only its own
 samples carry a gradient to the encoder, see `embed`.
 
-Deviations from the paper: the whole image is contrasted, not its patches, and f and g are networks, not one matrix, as
-in DI-engine. With `nstep` n, DQN's next observation is the one after n steps, or the last one of its episode.
-
-Logged figures, besides those of DQN and PPO: `aux_loss`, InfoNCE without its weight. A guess among B samples has log B.
-
 Shapes: B samples of this rank, C of the other ranks, F features of the encoder, H and K embeddings, E their features.
 """
 

@@ -14,15 +14,6 @@ the episode, if it has a memory (`model.lstm_type`). The return G needs the acti
 truncated, and at the end of a collect, there are none: there Q'_m(s_t, a_t) replaces G_m,t for the earlier steps, and
 the critic does not learn from step t.
 
-Deviations from the paper: an entropy bonus instead of epsilon in the policy; actor and critic take the same steps; the
-target critic follows slowly instead of being copied; the last actions are not part of what actor and critic see.
-
-Logged figures:
-
-* `total_loss`: L. `policy_loss`, `value_loss`, `entropy`: its parts without their weights. The entropy is in nats.
-* `q_value`: the mean of Q_m(s_t, a_t).
-* `grad_norm`: the norm of both networks' averaged gradient before clipping. `learning_rate`.
-
 Shapes: T steps of a collect, N environments, B environments of a minibatch, M agents, A actions of each.
 """
 

@@ -11,16 +11,6 @@ the agents before it have made their actions more likely:
 A and the returns R are those of generalised advantage estimation, computed once for each collect. The critic takes a
 step with every minibatch, of whichever agent.
 
-Deviations from the paper: the agents have no memory; the value loss is clipped, values are normalised by the running
-mean and standard deviation of returns, and advantages by those of the collect, each as a key says.
-
-Logged figures, with `actor0_loss` and the like for each agent, and `critic_loss`, L_V:
-
-* `policy_loss`: L_m without the entropy. `entropy`: the mean of H, in nats.
-* `approx_kl`: the mean of log pi_old(a) - log pi(a). `clipfrac`: the share of the ratios beyond 1 +- clip_ratio.
-* `factor`: the mean of F, 1 for the first agent and about 1 for the others.
-* `explained_variance`: 1 - Var(R - V) / Var(R) of the collect's returns R and values V; 1 if V predicts R perfectly.
-
 Shapes: T steps, N environments, S = T N samples of a collect, B samples of a minibatch, M agents, A actions of each.
 """
 

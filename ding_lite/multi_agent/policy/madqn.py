@@ -10,11 +10,6 @@ of its own observation (`model.global_cooperation`); it serves only to learn. Bo
 with discount g and the target network C'. With `learn.double_q`, a* are the best actions by Q, those that the agents
 would take. Without `model.mixer`, the default, the values of the agents are added.
 
-Deviations from DI-engine: one optimizer, which clips the gradients of both networks together; with `learn.double_q` the
-actions of Q also choose the target of C_tot.
-
-Logged figures: those of QMIX; `q_value` is the mean of Q_tot(o_t, a_t), `cooperation_q_value` that of C_tot(s_t, a_t).
-
 Shapes: T rows of a sequence, U steps to learn from, B sequences, M agents, A actions of each, G features of the global
 state; 2 stands for Q and C.
 """

@@ -6,11 +6,6 @@ whole task, V(s); in IPPO, `model.centralized_critic=False`, that of what the ag
 same for all agents.
 
 With `model.lstm_type`, policy and value each remember what they have seen in the episode, as in the paper.
-
-Deviations from the paper: the agents have no memory by default; a sequence is all that an environment played in a
-collect, instead of ten steps; `batch_size` counts samples of one agent.
-
-Logged figures: those of PPO.
 """
 
 from __future__ import annotations

@@ -14,10 +14,6 @@ rules at their ends and priorities apply. A sequence of one step without burn-in
 
 Each agent explores on its own, with probability epsilon, among the actions that its mask allows.
 
-Deviations from the papers: sequences start at any step, from the stored state, instead of being whole episodes.
-
-Logged figures: those of DQN, see `policy/value/dqn.py`; `q_value` is the mean of Q_tot(s_t, a_t).
-
 Shapes: T rows of a sequence, U steps to learn from, B sequences, M agents, A actions of each, G features of the global
 state.
 """

@@ -10,10 +10,6 @@ and errors of Q_tot below them count more:
 alpha(s, a) is 1 if Q_tot(s, a) < y, the optimistic weight, and `learn.alpha` elsewhere. With `learn.wqmix_ow=False`,
 the central weight, it is 1 if every agent played its best action or if y > Q*(s, argmax_a Q_tot(s, a)).
 
-Deviations from the paper: those of QMIX.
-
-Logged figures: those of QMIX; `q_value` is the mean of Q_tot(s_t, a_t), and `weight` that of alpha(s_t, a_t).
-
 Shapes: T rows of a sequence, U steps to learn from, B sequences, M agents, A actions of each, G features of the global
 state; 2 stands for Q_tot and Q*.
 """

@@ -9,13 +9,6 @@ distribution has the probabilities p_k(s, a) at atoms z_k, equally spaced from `
 Z' is the distribution of the target networks, and the projection puts it back on the atoms, see
 `rl_utils/categorical.py`. The symbols are those of `policy/continuous/ddpg.py`. The priority of a sample is the
 Kullback-Leibler divergence of m and p, H without the entropy of m.
-
-Logged figures, in addition to those of the networks in `policy/continuous/ddpg.py`:
-
-* `q_value`: the mean of sum_k z_k p_k(s, a). `cross_entropy`: the mean of H. `clipped_share`: the
-  probability of targets outside the atoms' range, which should be near 0.
-
-Deviations from the paper: there is one collector on each rank, and the exploration noise is that of the config.
 """
 
 from __future__ import annotations

@@ -16,15 +16,6 @@ the environment. Recorded actions outside these bounds are clipped, as the envir
 
 For exploration, noise is added to the actor's action. It is Gaussian, or an Ornstein-Uhlenbeck process that starts at 0
 in every episode, see `rl_utils/exploration.py`.
-
-Logged figures:
-
-* `critic_loss`, `critic_grad_norm` (the norm of the averaged gradient before clipping), `critic_learning_rate`, and the
-  same of the actor.
-* `q_value`: the mean of Q(s, a). `td_error`: the mean of |y - Q(s, a)|.
-
-Deviations from the paper: the critic is not regularised, the action enters it at its first layer, and there is no batch
-normalisation.
 """
 
 from __future__ import annotations

@@ -13,13 +13,6 @@ of `policy/continuous/ddpg.py`. With `learn.noise`, x' has the same noise as a' 
 
 For exploration, the type is uniformly random with probability epsilon, and noise is added to the arguments.
 
-Logged figures, in addition to those of `policy/continuous/ddpg.py`:
-
-* `epsilon`: the share of random types in the last collect.
-
-Deviations from the paper: the critic takes probabilities, as in DI-engine, not the actor's raw outputs; the arguments
-are bounded by tanh, not by inverted gradients; random types come with the actor's arguments.
-
 Shapes: B samples, N environments, K action types, D arguments.
 """
 

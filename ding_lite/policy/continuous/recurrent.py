@@ -8,11 +8,6 @@ histories in the place of states. The priority of a sequence is (eq. 1 of the pa
 
     eta max_t |y_t - Q_t| + (1 - eta) mean_t |y_t - Q_t|.
 
-Deviations from the paper: target networks begin with the states of the networks that they follow; sequences start at
-any stored step and may contain several episodes; the networks see observations alone.
-
-Logged figures: those of the algorithms without memory.
-
 Shapes: T rows of a sequence, U steps to learn from, B sequences, N environments, D dimensions of an action.
 """
 

@@ -10,10 +10,6 @@ of a set M of critics, which is drawn anew for each update:
 The actor and alpha are updated after every `actor_update_freq` updates of the critics. By default there are 20 of these
 for each env step, and one of the actor, as in the paper. The symbols and L_alpha are
 those of `policy/continuous/sac.py`.
-
-Logged figures, in addition to those of `policy/continuous/sac.py`:
-
-* `q_spread`: the standard deviation of Q_c(s, a) over the critics, a mean over samples.
 """
 
 from __future__ import annotations

@@ -9,12 +9,6 @@ The policy maximises the return and its own entropy, weighted by alpha:
 
 r is the discounted sum of n rewards, g the discount of the value after them, s' the state after them, and w the
 importance weight of prioritised replay, or 1. pi is the tanh of a normal variable, see `rl_utils/q_continuous.py`.
-
-Logged figures, in addition to those of the networks as in `policy/continuous/ddpg.py`:
-
-* `q_value`: the mean of Q(s, a). `td_error`: the mean of |y - Q(s, a)|.
-* `log_prob`: the mean of log pi(a | s), an estimate of minus the policy's entropy.
-* `alpha`: the weight of the entropy, if it is learned.
 """
 
 from __future__ import annotations

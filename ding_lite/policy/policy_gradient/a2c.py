@@ -1,16 +1,8 @@
 """Advantage actor-critic (A2C), the synchronous form of A3C (Mnih et al. 2016, arXiv:1602.01783).
 
-The policy learns from each collect in one pass of minibatches.
+The policy learns from each collect in one pass of minibatches, with generalised advantages A and returns R:
 
-Logged figures:
-
-* `total_loss`: the loss that is minimised, policy_loss + value_weight value_loss - entropy_weight entropy.
-* `policy_loss`, `value_loss`, `entropy`: its parts without their weights. The entropy is in nats.
-* `explained_variance`: 1 - Var(R - V) / Var(R) of the collect's returns R and values V; 1 if V predicts R perfectly.
-* `grad_norm`: the norm of the averaged gradient before clipping. `learning_rate`.
-
-Deviations from the paper: all ranks and environments step together; generalised advantage estimation (Schulman et al.
-2016, arXiv:1506.02438) replaces n-step returns; Adam replaces RMSProp.
+    L = -mean A log pi(a | s) + value_weight mean (R - V(s))^2 - entropy_weight mean H(pi(. | s))
 
 Shapes: T steps, N environments, M = T N samples, B samples of a minibatch.
 `rl_utils/distribution.py` describes logits.

@@ -1,24 +1,13 @@
 """ACER: actor-critic with experience replay, for discrete actions (Wang et al. 2017, arXiv:1611.01224).
 
-The critic learns Q(s, a) from Retrace targets Qret, see `rl_utils/vtrace.py`; V(s) = sum_a pi(a | s) Q(s, a). Per
-step, the policy maximises
+The critic minimises mean (Qret - Q(s, a))^2 / 2, with the targets of Retrace, see `rl_utils/vtrace.py`. With V(s) =
+sum_a pi(a | s) Q(s, a), the policy maximises per step
 
     J = min(c, rho(a_t)) (Qret_t - V_t) log pi(a_t) + entropy_weight H(pi)
         + sum_a max(0, 1 - c / rho(a)) pi(a) (Q(s_t, a) - V_t) log pi(a),   rho = pi / mu
 
 in which only log pi and H have a gradient. Its gradient with respect to log pi(. | s_t) is bounded by a trust region
 around the average policy, a slow copy of the actor (eq. 12), and then propagated through the network.
-
-Logged figures:
-
-* `total_loss`: -mean J + critic_loss.
-* `policy_loss`, `bc_loss`: minus the means of the first and of the last term of J.
-* `critic_loss`: mean (Qret - Q(s, a))^2 / 2. `entropy`: the mean of H, in nats.
-* `kl_div`: the mean divergence of the policy from the average policy.
-* `grad_norm`: the norm of both networks' averaged gradient before clipping. `actor_learning_rate`,
-  `critic_learning_rate`.
-
-Deviations from the paper: all updates use replay, not the steps just played; actor and critic are separate networks.
 
 Shapes: U steps of a sequence, B sequences, K episodes truncated inside them, A actions, X = (U + 1) B + K.
 """

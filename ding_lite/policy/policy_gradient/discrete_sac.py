@@ -8,11 +8,6 @@ The expectation over the actions of a state is computed exactly:
     L_actor = -mean V(s),  whose gradient flows through pi only
     L_alpha = log alpha mean(H(pi(. | s)) - target entropy)
 
-Logged figures, in addition to those of the networks as in `policy/continuous/ddpg.py`:
-
-* `q_value`: the mean of Q_c(s, a). `td_error`: the mean of |y - Q_c(s, a)|.
-* `entropy`: the mean entropy H of the policy, in nats. `alpha`: the weight of the entropy, if it is learned.
-
 Shapes: B samples, N environments, A discrete actions, C critics.
 """
 

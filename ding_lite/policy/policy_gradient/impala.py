@@ -1,14 +1,8 @@
 """IMPALA: an off-policy actor-critic with V-trace targets (Espeholt et al. 2018, arXiv:1802.01561).
 
-Logged figures:
+    L = -mean A log pi(a | s) + value_weight mean (v - V(s))^2 - entropy_weight mean H(pi(. | s))
 
-* `total_loss`: the loss that is minimised, policy_loss + value_weight value_loss - entropy_weight entropy.
-* `policy_loss`, `value_loss`, `entropy`: its parts without their weights. The entropy is in nats.
-* `explained_variance`: 1 - Var(v - V) / Var(v) of the V-trace targets v and values V, over a rank's batch.
-* `grad_norm`: the norm of the averaged gradient before clipping. `learning_rate`.
-
-Deviations from the paper: a replay buffer replaces the queue between actors and learner; sequences start at any stored
-step; Adam replaces RMSProp.
+The targets v and the advantages A are those of V-trace, see `rl_utils/vtrace.py`.
 
 Shapes: U steps of a sequence, B sequences, K episodes truncated inside them.
 """

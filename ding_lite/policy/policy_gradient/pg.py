@@ -1,16 +1,9 @@
 """Policy gradient, REINFORCE (Williams 1992, doi:10.1007/BF00992696), on whole episodes.
 
-Logged figures:
+    L = -mean R_t log pi(a_t | s_t) - entropy_weight mean H(pi(. | s_t))
 
-* `total_loss`: the loss that is minimised, policy_loss - entropy_weight entropy.
-* `policy_loss`, `entropy`: its parts without the weight. The entropy is in nats.
-* `return`: the mean over all steps of the discounted sum of rewards from the step to the end of its episode.
-* `grad_norm`: the norm of the averaged gradient before clipping. `learning_rate`.
-
-An episode that a time limit truncates is used as it is, because there is no value function to bootstrap from.
-
-Deviations from the paper: there is no baseline, and an entropy bonus is added; Adam replaces gradient ascent, and the
-policy learns from each collect in one pass of minibatches.
+R_t = r_t + g r_{t+1} + ... is the discounted sum of the rewards up to the episode's end, H the entropy in nats. An
+episode that a time limit truncates is used as it is, because there is no value function to bootstrap from.
 """
 
 from __future__ import annotations

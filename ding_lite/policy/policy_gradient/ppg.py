@@ -12,16 +12,6 @@ makes `aux_train_epoch` passes over all that was kept, and minimises
 where V_aux is a second head of the policy's network, used for nothing else, and pi_old the policy at the beginning of
 the phase, which the second term preserves.
 
-Logged figures, in addition to those of `ppo.py`, both of auxiliary phases:
-
-* `auxiliary_loss`: 1/2 mean (V_aux - R)^2.
-* `clone_loss`: the mean of KL(pi_old || pi).
-
-`total_loss`, `value_loss` and `grad_norm` are means over the updates of both phases.
-
-Deviations from the paper: one optimizer with joint moments trains both networks in both phases. The additions to PPO
-that `ppo.py` lists are keys here too.
-
 Shapes: T steps, N environments, M samples of a collect, B samples of a minibatch.
 """
 

@@ -1,16 +1,9 @@
 """Proximal policy optimisation (PPO, Schulman et al. 2017, arXiv:1707.06347), on-policy.
 
-Logged figures:
+    L = -mean min(r A, clip(r, 1 - clip_ratio, 1 + clip_ratio) A) + value_weight L_V - entropy_weight mean H(pi(. | s))
+        + kl_beta KL,   r = pi(a | s) / pi_old(a | s),   L_V = 1/2 mean (R - V(s))^2
 
-* `total_loss`: the loss that is minimised, policy_loss + value_weight value_loss - entropy_weight entropy
-  + kl_beta kl; kl_div in place of kl if there is a pretrained policy.
-* `policy_loss`, `value_loss`, `entropy`: its parts without their weights. The entropy is in nats.
-* `approx_kl`: the mean of log pi_old(a) - log pi_new(a), an estimate of KL(pi_old || pi_new).
-* `clipfrac`: the share of the ratios pi_new(a) / pi_old(a) beyond 1 +- clip_ratio.
-* `kl`, only if `kl_beta` or `target_kl` is set: the mean of KL(pi_old || pi_new), in closed form.
-* `kl_div`, only with `pretrained_model_path`: an estimate of KL(pi_new || pi_pretrained).
-* `explained_variance`: 1 - Var(R - V) / Var(R) of the collect's returns R and values V; 1 if V predicts R perfectly.
-* `grad_norm`: the norm of the averaged gradient before clipping. `learning_rate`.
+with generalised advantages A and returns R; `kl_penalty.py` has the divergence KL, which is left out by default.
 
 Additions to the paper: the value loss is clipped; values are normalised by the running mean and standard deviation of
 returns, see `ValueUnits`; advantages are normalised in each minibatch and recomputed for each epoch; the dual clip

@@ -2,10 +2,6 @@
 
 In the ratio pi_new(a) / pi_old(a), pi_old is the policy that collected the sample. Clipping the ratio therefore also
 limits how much a sample of a much older policy can change the new one.
-
-Logged figures: see `policy/policy_gradient/ppo.py`. `explained_variance` is that of the last collect.
-
-Deviation from PPO (Schulman et al. 2017, arXiv:1707.06347): the samples of a batch come from several older policies.
 """
 
 from __future__ import annotations

@@ -8,13 +8,6 @@ The policy plays whole episodes and then learns from them in several passes of m
 with discount g and the policy pi_old that played (Schulman et al. 2017, arXiv:1707.06347, eq. 7). In the first step of
 the first pass rho = 1, and the gradient is that of REINFORCE, see `pg.py`. With `adv_norm`, R_t is normalised in each
 minibatch, which subtracts a constant baseline.
-
-Logged figures, in addition to those of `pg.py`:
-
-* `approx_kl`: the mean of log pi_old(a) - log pi(a), an estimate of KL(pi_old || pi).
-* `clipfrac`: the share of the ratios rho beyond 1 +- clip_ratio.
-
-Deviations from PPO: no value function, so neither bootstraps nor a baseline that depends on the state.
 """
 
 from __future__ import annotations

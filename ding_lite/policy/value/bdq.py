@@ -11,12 +11,6 @@ largest Q'_d(s_{t+n}, .). With `learn.mean_target=False`, the mean is left out, 
 
 Each branch explores independently, with probability epsilon. The rest is DQN's, see `dqn.py`.
 
-Logged figures are DQN's; `q_value` is the mean of Q_d(s_t, a_{t,d}) over batch and branches. A priority is the mean
-over the branches of the absolute errors.
-
-Deviations from the paper: n steps are possible; gradients that enter the encoder are not rescaled; the paper sums the
-errors for a priority.
-
 Shapes: B samples, N environments, D branches, A options of the largest branch.
 """
 

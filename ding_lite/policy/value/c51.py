@@ -11,9 +11,6 @@ target network, projected onto the atoms. R is the sum of n rewards, and a* is c
 Exploration, replay, target network and options are those of DQN. The priority of a sample is the
 Kullback-Leibler divergence of m and p, its loss without the entropy of m.
 
-Logged figures: those of DQN, and `clipped_share`, the probability of targets outside the atoms' range. The projection
-moves them to its ends. It should stay near 0; if it does not, widen `model.v_min` and `model.v_max`.
-
 Shapes: B samples in a batch, A actions, K atoms.
 """
 

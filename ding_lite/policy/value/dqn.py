@@ -10,11 +10,6 @@ n steps, the sum ends there and the last term is 0.
 
 Prioritised replay, dueling networks (`model.dueling`) and noisy networks (`noisy_net`) are options.
 
-Deviations from the paper: Adam instead of RMSProp, the squared instead of the clipped error, n steps instead of one.
-
-Logged figures: `total_loss`; `q_value`, the mean of Q(s_t, .) over batch and actions; `epsilon` of the last collect;
-`grad_norm`, the norm of the averaged gradient before clipping; `learning_rate`.
-
 Shapes: B samples in a batch, N environments, A actions.
 """
 

@@ -13,10 +13,6 @@ optimizer:
 
 Exploration, replay, target network and options are those of DQN. The priority of a sample is its quantile loss.
 
-Logged figures: those of DQN, where `total_loss` is the sum of both losses; `quantile_loss` and `fraction_loss`, the
-second without the entropy; `entropy` of the intervals' lengths, at most log K; `quantile_learning_rate` and
-`fraction_learning_rate`. `grad_norm` is that of both gradients together, but each is clipped separately.
-
 Shapes: B samples in a batch, A actions, K quantiles.
 """
 

@@ -12,8 +12,6 @@ Acting, and the choice of a*, use the fixed probabilities (i + 1/2) / K, so they
 
 Exploration, replay, target network and options are those of DQN. The priority of a sample is its loss.
 
-Logged figures: those of DQN. `q_value` is the mean of all quantiles.
-
 Shapes: B samples in a batch, A actions, K quantiles.
 """
 

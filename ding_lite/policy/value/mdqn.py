@@ -8,11 +8,6 @@ policy pi = softmax(Q' / tau) of the target network Q'. The loss is the mean ove
 
 tau is `entropy_tau`, alpha `m_alpha`, and g the discount. The rest, such as exploration and replay, is DQN's, see
 `dqn.py`. `double` has no meaning here, because no action is chosen.
-
-Logged figures, in addition to DQN's: `action_gap`, the mean difference between the two largest values of Q'(s, .);
-`clip_frac`, the share of samples whose log-policy is clipped at -1.
-
-Deviation from the paper: the squared instead of the clipped error.
 """
 
 from __future__ import annotations

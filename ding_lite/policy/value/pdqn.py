@@ -10,16 +10,6 @@ values Q(s, k, x):
 Iterations alternate in cycles of `update_circle`: the first half of a cycle minimises L_dis and updates the target Q',
 the second half minimises L_cont.
 
-Logged figures:
-
-* `dis_loss`, `dis_grad_norm` (the norm of the averaged gradient before clipping), `dis_learning_rate`, and the same of
-  `cont`.
-* `q_value`: the mean of Q over the batch and the types. `td_error`: the mean of |y - Q(s, k, x)|.
-* `epsilon`: the share of random actions in the last collect.
-
-Deviations from the paper: two networks that learn alternately instead of together; a target network; double Q-learning
-(van Hasselt et al. 2016, arXiv:1509.06461).
-
 Shapes: B samples, N environments, K action types, D arguments.
 """
 

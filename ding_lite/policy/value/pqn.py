@@ -9,13 +9,6 @@ Peng's Q(lambda), and layer normalisation keeps them from diverging:
 Where a collect or an episode without a terminal state ends, R_t = r_t + g max_a Q(s_{t+1}, a). g is the discount. The
 returns are computed once for each collect; `epoch_per_collect` passes of minibatches follow.
 
-Logged figures:
-
-* `total_loss`: L. `q_value`: the mean of Q(s, a). `td_error`: the mean of |R - Q(s, a)|.
-* `explained_variance`: 1 - Var(R - max_a Q) / Var(R) of a collect. `epsilon`. `grad_norm`, `learning_rate`.
-
-Deviation from the authors' code: Adam, by default, instead of RAdam.
-
 Shapes: T steps, N environments, M = T N samples, B samples of a minibatch, A actions, K ended episodes.
 """
 

@@ -10,8 +10,6 @@ loss, quadratic up to `learn.kappa`.
 
 Exploration, replay, target network and options are those of DQN. The priority of a sample is its loss.
 
-Logged figures: those of DQN. `q_value` is the mean of all quantiles.
-
 Shapes: B samples in a batch, A actions, K quantiles.
 """
 

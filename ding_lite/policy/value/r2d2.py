@@ -14,11 +14,6 @@ it was truncated, s_{t+n} is the true final observation. The priority of a seque
 
     eta max_t |Q(s_t, a_t) - y_t| + (1 - eta) mean_t |Q(s_t, a_t) - y_t|.
 
-Deviations from the paper: sequences start at any stored step and may contain several episodes; the network's input is
-the observation alone, which contains the last action and reward only with the wrapper `envs/last_step.py`.
-
-Logged figures: those of DQN, see `policy/value/dqn.py`; `q_value` is the mean of the values of the actions taken.
-
 Shapes: T rows of a sequence, U steps to learn from, B sequences, A actions.
 """
 

@@ -10,8 +10,6 @@ Each can be switched off by a key, as in the paper's ablations:
 * prioritised replay: `priority`, and `priority_IS_weight` for its importance weights
 
 With `model.distributional=False` the loss is that of `dqn.py`.
-
-Logged figures: those of C51, or of DQN with `model.distributional=False`.
 """
 
 from __future__ import annotations

@@ -8,11 +8,6 @@ solves the soft Bellman equation. The loss is the mean over the batch of
 
 with discount g and target network Q'. Actions are drawn from pi, or with probability epsilon at random; evaluations
 play the argmax of Q. The rest is DQN's, see `dqn.py`. `double` has no meaning here, because no action is chosen.
-
-Logged figures, in addition to DQN's: `soft_value`, the mean of V(s_{t+n}).
-
-Deviations from the paper: with discrete actions the sum over actions is exact and no sampling network is learned; n
-steps instead of one.
 """
 
 from __future__ import annotations

@@ -11,11 +11,6 @@ itself. Both networks learn towards the soft value of the smaller of their targe
 with discount g, target networks Q'_c and the entropy H. alpha rises while the entropy is below its target. Actions are
 drawn from softmax(Q_0 / alpha), or with probability epsilon at random; evaluations play the argmax of Q_0.
 
-Logged figures, besides `loss`, `grad_norm` and `learning_rate` with the prefixes `q_` and `alpha_`:
-
-* `q_value`: the mean of Q_c(s_t, .) over batch, networks and actions. `soft_value`: the mean of V(s_{t+n}).
-* `entropy`: the mean of H. `alpha`: the temperature. `epsilon`: that of the last collect.
-
 A priority is the mean over the networks of |y - Q_c|.
 
 Shapes: B samples, N environments, A actions, C networks.
