@@ -9,7 +9,6 @@ from ding_lite.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ding_lite.model.bdq import BDQ as BDQ
-    from ding_lite.model.contrastive import PairEmbedding as PairEmbedding
     from ding_lite.model.discrete_qac import ACER as ACER
     from ding_lite.model.discrete_qac import DiscreteQAC as DiscreteQAC
     from ding_lite.model.distributional import C51DQN as C51DQN
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from ding_lite.model.hybrid_qac import HybridQAC as HybridQAC
     from ding_lite.model.image import ConvEncoder as ConvEncoder
     from ding_lite.model.mlp import MLP as MLP
+    from ding_lite.model.mlp import PairEmbedding as PairEmbedding
     from ding_lite.model.noisy import NoisyLinear as NoisyLinear
     from ding_lite.model.q_learning import DQN as DQN
     from ding_lite.model.q_learning import SQN as SQN

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from ding_lite.model.arguments import check_choice
 from ding_lite.utils.key import activation_name
+from ding_lite.utils.registry import ConfigError
 
 Activation = str | nn.Module | type[nn.Module]  # a key of `ACTIVATIONS`, or torch's module of the same function
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -111,3 +112,25 @@ class MLP(nn.ModuleList):
             with torch.autocast(x.device.type, enabled=False):
                 return last(x.to(next(last.parameters()).dtype))
         return last(x)
+
+
+class PairEmbedding(nn.Module):
+    """Two networks of dense layers with ReLU, which embed the halves of pairs for a contrastive loss.
+
+    Args:
+        input_size: F, features of a half.
+        encode_shape: E, features of an embedding.
+        heads: H and K, numbers of embeddings of each half.
+    """
+
+    def __init__(self, input_size: int, encode_shape: int = 64, heads: Sequence[int] = (1, 1)) -> None:
+        super().__init__()
+        if len(heads) != 2:
+            raise ConfigError(f"policy.aux_model.heads: expected two numbers such as [1, 1], got {list(heads)}.")
+        self._encode_shape = encode_shape
+        self.x_encoder, self.y_encoder = (MLP([input_size, 128, 128, number * encode_shape]) for number in heads)
+
+    def forward(self, x_BF: Tensor, y_BF: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the embeddings `[B, H, E]` and `[B, K, E]` of the halves of B pairs."""
+        size = (-1, self._encode_shape)
+        return self.x_encoder(x_BF).unflatten(-1, size), self.y_encoder(y_BF).unflatten(-1, size)

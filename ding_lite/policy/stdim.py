@@ -10,9 +10,9 @@ The encoder so learns what changes in time, also without rewards. `rl_utils/cont
 several embeddings and a factor of the scores.
 
 The sum over j is over the joined batch of all ranks. Every rank computes the loss of the joined batch, but only its own
-samples carry a gradient to the encoder, see `embed`.
+samples carry a gradient to the encoder.
 
-Shapes: B samples of this rank, C of the other ranks, F features of the encoder, H and K embeddings, E their features.
+Shapes: B samples of this rank, C of the other ranks, F features of the encoder, H and K embeddings of E features.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import torch
-from easydict import EasyDict
 from torch import Tensor, nn
 
-from ding_lite.model.contrastive import PairEmbedding
 from ding_lite.model.encoders import encode_zeros
+from ding_lite.model.mlp import PairEmbedding
 from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import (
     DOUBLE_KEYS,
@@ -52,73 +51,63 @@ STDIM_KEYS: dict[str, Any] = dict(
 )
 
 
-def with_embedding(model: nn.Module, cfg: EasyDict) -> nn.Module:
-    """Return a model with the networks f and g as its part `aux_model`; `cfg` is `cfg.policy`."""
-    encoder = getattr(model, "encoder", None)
-    if encoder is None:
-        raise ConfigError(
-            f"policy '{cfg.type}' contrasts what the `encoder` of its model returns, but {type(model).__name__} has no "
-            "such part: leave out policy.model.share_encoder=False, or give your own model one."
-        )
-    size = encode_zeros(encoder, cfg.model["obs_shape"]).shape[-1]
-    model.aux_model = PairEmbedding(size, cfg.aux_model.encode_shape, cfg.aux_model.heads)
-    return model
+class STDIMPolicy(Policy):
+    """What ST-DIM adds to a policy, whose class is the second base class of a class that has this one as its first."""
 
+    def _create_model(self) -> nn.Module:
+        model, cfg = super()._create_model(), self._cfg
+        encoder = getattr(model, "encoder", None)
+        if encoder is None:
+            raise ConfigError(
+                f"policy '{cfg.type}' contrasts what the `encoder` of its model returns, but {type(model).__name__} "
+                "has no such part: leave out policy.model.share_encoder=False, or give your own model one."
+            )
+        size = encode_zeros(encoder, cfg.model["obs_shape"]).shape[-1]
+        model.aux_model = PairEmbedding(size, cfg.aux_model.encode_shape, cfg.aux_model.heads)
+        return model
 
-def encode(policy: Policy, batch: dict[str, Any]) -> Tensor:
-    """Return the features of `obs` and of `next_obs` `[B, 2, F]`."""
-    encoder: Any = policy.model.encoder
-    return torch.stack([policy._run(encoder, batch[key]) for key in ("obs", "next_obs")], 1)
+    def _ready(self, batch: dict[str, Any]) -> dict[str, Any]:
+        batch = super()._ready(batch)
+        if get_world_size() == 1:
+            return batch
+        with torch.no_grad():
+            return batch | {"others": samples_of_others(self._encode(batch))}
 
+    def _encode(self, batch: dict[str, Any]) -> Tensor:
+        """Return the features of `obs` and of `next_obs` `[B, 2, F]`."""
+        encoder: Any = self.model.encoder
+        return torch.stack([self._run(encoder, batch[key]) for key in ("obs", "next_obs")], 1)
 
-def with_others(policy: Policy, batch: dict[str, Any]) -> dict[str, Any]:
-    """Return the batch; with several ranks, it has the features of the others' samples too, `others` `[C, 2, F]`."""
-    if get_world_size() == 1:
-        return batch
-    with torch.no_grad():
-        return batch | {"others": samples_of_others(encode(policy, batch))}
+    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the sum of both losses, and the figures. With several ranks, the batch has `others` `[C, 2, F]`.
 
-
-def embed(policy: Policy, batch: dict[str, Any]) -> tuple[Tensor, Tensor]:
-    """Return the embeddings of the joined batch, `[B + C, H, E]` of `obs` and `[B + C, K, E]` of `next_obs`.
-
-    Every rank has the same embeddings, so f and g get the same gradient on all of them, and the mean over ranks is that
-    gradient. The encoder gets only the part of this rank's samples. It is multiplied by the number of ranks and divided
-    by the weight of this rank, so that the weighted mean over ranks is the sum of all parts.
-    """
-    pair_B2F = encode(policy, batch)
-    if "others" in batch:
-        scale, features = get_world_size() / policy._optimizer.weight, pair_B2F.detach()
-        own_B2F = features + scale * (pair_B2F - features)  # changes the gradient alone
-        pair_B2F = torch.cat([own_B2F, batch["others"]])
-    aux_model: Any = policy.model.aux_model
-    return aux_model(*pair_B2F.unbind(1))
+        Every rank embeds the joined batch, so f and g get the same gradient on all of them, and the mean over ranks is
+        that gradient. The encoder gets only the part of this rank's samples. It is multiplied by the number of ranks
+        and divided by the weight of this rank, so that the weighted mean over ranks is the sum of all parts.
+        """
+        loss, figures = super()._loss(batch)
+        pair_B2F = self._encode(batch)
+        if "others" in batch:
+            scale, features = get_world_size() / self._optimizer.weight, pair_B2F.detach()
+            own_B2F = features + scale * (pair_B2F - features)  # changes the gradient alone
+            pair_B2F = torch.cat([own_B2F, batch["others"]])
+        aux_model: Any = self.model.aux_model
+        x_BHE, y_BKE = aux_model(*pair_B2F.unbind(1))
+        aux_loss = info_nce(x_BHE, y_BKE, self._cfg.aux_model.temperature)
+        return loss + self._cfg.aux_loss_weight * aux_loss, figures | {"aux_loss": aux_loss.detach()}
 
 
 @POLICY_REGISTRY.register("dqn_stdim")
-class DQNSTDIMPolicy(DQNPolicy):
+class DQNSTDIMPolicy(STDIMPolicy, DQNPolicy):
     """DQN with ST-DIM. Override `_loss` to change the objective."""
 
     key_groups = (DQN_KEYS, LEARNING_RATE_KEYS, SPREAD_KEYS, DOUBLE_KEYS, NOISY_KEYS, STDIM_KEYS)
     config: ClassVar[dict[str, Any]] = dict(type="dqn_stdim", nstep=1)
     logged_figures = (*DQNPolicy.logged_figures, "aux_loss")
 
-    def _create_model(self) -> nn.Module:
-        return with_embedding(super()._create_model(), self._cfg)
-
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the sum of both losses, see `DQNPolicy._loss`, and the figures; see `with_others` for the batch."""
-        loss, figures = super()._loss(batch)
-        x_BHE, y_BKE = embed(self, batch)
-        aux_loss = info_nce(x_BHE, y_BKE, self._cfg.aux_model.temperature)
-        return loss + self._cfg.aux_loss_weight * aux_loss, figures | {"aux_loss": aux_loss.detach()}
-
-    def _ready(self, batch: dict[str, Any]) -> dict[str, Any]:
-        return with_others(self, super()._ready(batch))
-
 
 @POLICY_REGISTRY.register("ppo_stdim")
-class PPOSTDIMPolicy(PPOPolicy):
+class PPOSTDIMPolicy(STDIMPolicy, PPOPolicy):
     """PPO with ST-DIM. Override `_loss` to change the objective."""
 
     key_groups = (ROLLOUT_KEYS, LEARNING_RATE_KEYS, PPO_KEYS, PPO_EPOCH_KEYS, STDIM_KEYS)
@@ -126,19 +115,6 @@ class PPOSTDIMPolicy(PPOPolicy):
     recurrent = False
     logged_figures = (*PPOPolicy.logged_figures, "aux_loss")
 
-    def _create_model(self) -> nn.Module:
-        return with_embedding(super()._create_model(), self._cfg)
-
     def _targets(self, block: dict[str, Any], epoch: int) -> dict[str, Any]:
         follows = self._arrange({"next_obs": next_obs(block)}) if epoch == 0 else {}
         return super()._targets(block, epoch) | follows
-
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the sum of both losses, see `PPOPolicy._loss`, and the figures; see `with_others` for the batch."""
-        loss, figures = super()._loss(batch)
-        x_BHE, y_BKE = embed(self, batch)
-        aux_loss = info_nce(x_BHE, y_BKE, self._cfg.aux_model.temperature)
-        return loss + self._cfg.aux_loss_weight * aux_loss, figures | {"aux_loss": aux_loss.detach()}
-
-    def _ready(self, batch: dict[str, Any]) -> dict[str, Any]:
-        return with_others(self, super()._ready(batch))

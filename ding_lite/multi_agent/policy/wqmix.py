@@ -53,7 +53,6 @@ class WQMIXPolicy(RecurrentPolicy, DQNPolicy):
     logged_figures = ("q_value", "weight", "epsilon")
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss of the module's docstring for a batch as `QMIXPolicy._loss` takes it."""
         cfg = self._cfg
         rows = learned_rows(batch, cfg)
         state_TBG, next_state_TBG = global_states(batch, cfg.burnin_step)

@@ -53,7 +53,6 @@ class D4PGPolicy(DDPGPolicy):
         self._support = read_support(self._cfg.model, self._model)
 
     def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return L_critic and detached figures, for a batch as `_prepare` returns it."""
         with torch.no_grad():
             following = self._run(self._target_critic, batch["next_obs"], action=self._target_action(batch))
             next_p_BK, (low, high) = following["logit"].softmax(-1), self._support

@@ -111,7 +111,6 @@ class DDPGPolicy(Policy):
         return (action_BD + noise_BD).clamp(-1.0, 1.0)
 
     def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return L_critic and detached figures, for a batch as `_prepare` returns it."""
         with torch.no_grad():
             action_BD = self._target_action(batch)
             value_B = self._run(self._target_critic, batch["next_obs"], action=action_BD).amin(0)

@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ding_lite.policy.base import Policy
 from ding_lite.policy.continuous.ddpg import DDPGPolicy
 from ding_lite.policy.continuous.sac import SACPolicy
 from ding_lite.policy.continuous.td3 import TD3_KEYS
@@ -29,60 +28,48 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
 
 
-def flatten_actions(batch: dict[str, Any]) -> dict[str, Any]:
-    """Return a batch whose actions are `[T B, D]`, as `Policy._prepare` expects them."""
-    return {**batch, "action": batch["action"].flatten(0, 1)}
+class RecurrentActorCritic(RecurrentPolicy):
+    """What both policies do: they arrange sequences as `SequenceEncoder` takes them."""
 
+    model_type = "recurrent_qac"
 
-def arrange(policy: Policy, batch: dict[str, Any]) -> dict[str, Any]:
-    """Return sequences with `obs` and `next_obs` as `SequenceEncoder` takes them, all others `[U, B, ...]`.
+    def _prepare(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Return sequences with `obs` and `next_obs` as `SequenceEncoder` takes them, all others `[U, B, ...]`."""
+        batch, cfg = super()._prepare({**batch, "action": batch["action"].flatten(0, 1)}), self._cfg
+        burnin, start, state = cfg.burnin_step, batch["episode_start"], self._to_device(batch.pop("prev_state"))
+        if burnin:
+            with torch.no_grad():
+                first = tree_map(lambda leaf: leaf[:burnin], batch["obs"])
+                run = partial(self._run, self._model, first, mode="remember")
+                state = run(prev_state=state, episode_start=start[:burnin])["next_state"]
+        rows = learned_rows({**batch, "action": batch["action"].unflatten(0, start.shape)}, cfg)
+        following = after_burnin(batch, burnin) | {"prev_state": state, "last_step": rows.pop("last_step")}
+        now = {key: following[key] for key in ("obs", "episode_start")}
+        obs = tree_map(lambda leaf: leaf[: cfg.unroll_len], now) | {"prev_state": state}
+        rest = {key: column for key, column in batch.items() if key not in following}
+        return {**rest, **rows, "obs": obs, "next_obs": following}
 
-    The actions of the batch are `[T B, D]`.
-    """
-    cfg = policy.current_config
-    burnin, start, state = cfg.burnin_step, batch["episode_start"], policy._to_device(batch.pop("prev_state"))
-    if burnin:
-        with torch.no_grad():
-            first = tree_map(lambda leaf: leaf[:burnin], batch["obs"])
-            run = partial(policy._run, policy.model, first, mode="remember")
-            state = run(prev_state=state, episode_start=start[:burnin])["next_state"]
-    rows = learned_rows({**batch, "action": batch["action"].unflatten(0, start.shape)}, cfg)
-    following = after_burnin(batch, burnin) | {"prev_state": state, "last_step": rows.pop("last_step")}
-    now = {key: following[key] for key in ("obs", "episode_start")}
-    obs = tree_map(lambda leaf: leaf[: cfg.unroll_len], now) | {"prev_state": state}
-    rest = {key: column for key, column in batch.items() if key not in following}
-    return {**rest, **rows, "obs": obs, "next_obs": following}
-
-
-def draw(policy: Policy, batch: dict[str, Any]) -> Tensor:
-    """Return standard normal numbers `[U, B, D]`."""
-    size = (policy.current_config.unroll_len, len(batch["index"]), batch["action"].shape[-1])
-    return torch.randn(size, dtype=policy._dtype, device=policy.device)
+    def _draw(self, batch: dict[str, Any]) -> Tensor:
+        """Return standard normal numbers `[U, B, D]`."""
+        size = (self._cfg.unroll_len, len(batch["index"]), batch["action"].shape[-1])
+        return torch.randn(size, dtype=self._dtype, device=self._device)
 
 
 @POLICY_REGISTRY.register("recurrent_sac")
-class RecurrentSACPolicy(RecurrentPolicy, SACPolicy):
+class RecurrentSACPolicy(RecurrentActorCritic, SACPolicy):
     """SAC with memories. Override `_critic_loss` or `_actor_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = merge_keys(SEQUENCE_KEYS, dict(type="recurrent_sac"))
-    model_type = "recurrent_qac"
-
-    def _prepare(self, batch: dict[str, Any]) -> dict[str, Any]:
-        return arrange(self, super()._prepare(flatten_actions(batch)))
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        return {name: draw(self, batch) for name in ("next", "actor")}
+        return {name: self._draw(batch) for name in ("next", "actor")}
 
 
 @POLICY_REGISTRY.register("recurrent_td3")
-class RecurrentTD3Policy(RecurrentPolicy, DDPGPolicy):
+class RecurrentTD3Policy(RecurrentActorCritic, DDPGPolicy):
     """TD3 with memories. Override `_critic_loss` or `_actor_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = merge_keys(TD3_KEYS, SEQUENCE_KEYS, dict(type="recurrent_td3"))
-    model_type = "recurrent_qac"
-
-    def _prepare(self, batch: dict[str, Any]) -> dict[str, Any]:
-        return arrange(self, super()._prepare(flatten_actions(batch)))
 
     def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        return {"target": draw(self, batch)} if self._cfg.learn.noise else {}
+        return {"target": self._draw(batch)} if self._cfg.learn.noise else {}

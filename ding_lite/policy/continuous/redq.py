@@ -62,7 +62,6 @@ class REDQPolicy(SACPolicy):
         return super()._draw_noise(batch) | {"critics": drawn_M.to(self._device)}
 
     def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return L_critic and detached figures, for a batch as `_prepare` returns it."""
         loss, figures = super()._critic_loss(batch)
         return loss, figures | {"q_spread": figures["q_value"].std(0, correction=0)}
 

@@ -100,7 +100,6 @@ class SACPolicy(Policy):
         return {name: torch.randn_like(action_BD, dtype=self._dtype) for name in ("next", "actor")}
 
     def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return L_critic and detached figures, for a batch as `_prepare` returns it."""
         with torch.no_grad():
             logit = self._run(self._model.actor, batch["next_obs"])
             action_BD, logp_B = squashed_sample(logit, batch["noise"]["next"])

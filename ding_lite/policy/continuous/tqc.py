@@ -59,7 +59,6 @@ class TQCPolicy(SACPolicy):
             )
 
     def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return L_critic and detached figures, for a batch as `_prepare` returns it."""
         with torch.no_grad():
             logit = self._run(self._model.actor, batch["next_obs"])
             action_BD, logp_B = squashed_sample(logit, batch["noise"]["next"])

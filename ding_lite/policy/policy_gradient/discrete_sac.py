@@ -55,7 +55,6 @@ class DiscreteSACPolicy(SACPolicy):
         return {}
 
     def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return L_critic and detached figures, for a batch as `_prepare` returns it."""
         with torch.no_grad():
             logit_BA = self._run(self._model.actor, batch["next_obs"])
             next_q_BA = self._run(self._target_critic, batch["next_obs"]).amin(0)

@@ -34,8 +34,6 @@ SUPPORT_KEYS: dict[str, Any] = dict(
     v_max=Key(10.0, "the largest return that the distribution can express"),
     n_atom=Key(51, "number of returns from v_min to v_max that the distribution can express"),
 )
-
-
 SUPPORT_ALARM = (0.2, "returns leave the range of the atoms: widen policy.model.v_min and policy.model.v_max")
 
 
@@ -58,40 +56,6 @@ def read_support(model_cfg: EasyDict, model: nn.Module | None = None) -> tuple[f
     return values["v_min"], values["v_max"]
 
 
-def categorical_loss(
-    online: dict[str, Tensor],
-    target: dict[str, Tensor],
-    next_action_B: Tensor,
-    batch: dict[str, Any],
-    bounds: tuple[float, float],
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the loss of the module's docstring, and detached figures.
-
-    Args:
-        online: the online network's output for `obs`, that of `C51DQN`; `log_distribution` may be left out, but a
-            probability that was rounded to 0 then has no gradient.
-        target: the target network's output for `next_obs`.
-        next_action_B: the next actions `[B]`.
-        batch: see `DQNPolicy._loss`.
-        bounds: the smallest and the largest atom of the distributions.
-    """
-    row_B = torch.arange(len(next_action_B), device=next_action_B.device)
-    if "log_distribution" in online:
-        logp_BK = online["log_distribution"][row_B, batch["action"]]
-    else:
-        p_BK = online["distribution"][row_B, batch["action"]]
-        logp_BK = p_BK.clamp_min(torch.finfo(p_BK.dtype).tiny).log()
-    with torch.no_grad():
-        next_p_BK = target["distribution"][row_B, next_action_B]
-        target_BK, clipped_B = project_target(
-            next_p_BK, batch["reward"], batch["done"], batch["value_gamma"], v_min=bounds[0], v_max=bounds[1]
-        )
-    cross_entropy_B = -(target_BK * logp_BK).sum(-1)
-    loss = weighted_mean(cross_entropy_B, batch.get("weight"))
-    priority_B = kl_to_target(cross_entropy_B, target_BK)
-    return loss, {"priority": priority_B, "q_value": online["logit"].detach(), "clipped_share": clipped_B}
-
-
 @POLICY_REGISTRY.register("c51")
 class C51Policy(DQNPolicy):
     """C51. Its model returns what `C51DQN` returns."""
@@ -109,14 +73,35 @@ class C51Policy(DQNPolicy):
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
         super().check_config(cfg)
-        read_support(cfg.policy.model)
+        if cfg.policy.model.get("distributional", True):  # a key of Rainbow
+            read_support(cfg.policy.model)
 
     def _init_learn(self) -> None:
         super()._init_learn()
-        self._support = read_support(self._cfg.model, self._model)
+        model = self._cfg.model
+        self._support = read_support(model, self._model) if model.get("distributional", True) else None
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss of the module's docstring, and detached figures; see `DQNPolicy._loss` for the batch."""
+        """Return the loss and detached figures. The networks' outputs are those of `C51DQN`.
+
+        `log_distribution` may be left out, but a probability that was rounded to 0 then has no gradient.
+        """
+        if self._support is None:
+            return super()._loss(batch)
         online = self._run(self._model, batch["obs"], layer_noise=batch["noise"].get("online"))
         target, next_action_B = self._next_outputs(batch)
-        return categorical_loss(online, target, next_action_B, batch, self._support)
+        row_B, (v_min, v_max) = torch.arange(len(next_action_B), device=next_action_B.device), self._support
+        if "log_distribution" in online:
+            logp_BK = online["log_distribution"][row_B, batch["action"]]
+        else:
+            p_BK = online["distribution"][row_B, batch["action"]]
+            logp_BK = p_BK.clamp_min(torch.finfo(p_BK.dtype).tiny).log()
+        with torch.no_grad():
+            next_p_BK = target["distribution"][row_B, next_action_B]
+            target_BK, clipped_B = project_target(
+                next_p_BK, batch["reward"], batch["done"], batch["value_gamma"], v_min=v_min, v_max=v_max
+            )
+        cross_entropy_B = -(target_BK * logp_BK).sum(-1)
+        loss = weighted_mean(cross_entropy_B, batch.get("weight"))
+        priority_B = kl_to_target(cross_entropy_B, target_BK)
+        return loss, {"priority": priority_B, "q_value": online["logit"].detach(), "clipped_share": clipped_B}

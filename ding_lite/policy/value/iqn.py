@@ -54,7 +54,6 @@ class IQNPolicy(DQNPolicy):
         return super()._draw_noise(batch) | {"tau": tau}
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss of the module's docstring, and detached figures; see `DQNPolicy._loss` for the batch."""
         noise, kappa = batch["noise"], self._cfg.learn.kappa
         online = self._run(self._model, batch["obs"], layer_noise=noise.get("online"), tau=noise["tau"]["online"])
         row_B = torch.arange(len(batch["action"]), device=self._device)

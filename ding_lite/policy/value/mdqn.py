@@ -47,7 +47,6 @@ class MDQNPolicy(DQNPolicy):
     logged_figures = (*DQNPolicy.logged_figures, "action_gap", "clip_frac")
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss of the module's docstring for a batch as `DQNPolicy._loss` takes it."""
         tau, alpha, action_B, noise = self._cfg.entropy_tau, self._cfg.m_alpha, batch["action"], batch["noise"]
         q_BA = self._run(self._model, batch["obs"], layer_noise=noise.get("online"))["logit"]
         with torch.no_grad():

@@ -82,7 +82,6 @@ class PDQNPolicy(Policy):
         return loss, {"priority": error_B, "td_error": error_B, "q_value": q_BK.detach()}
 
     def _cont_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return L_cont and detached figures."""
         args_BD = self._run(self._model.cont, batch["obs"])
         q_BK = self._run_frozen(self._model.dis, batch["obs"], action_args=args_BD)
         return -q_BK.sum(-1).mean(), {"q_value": q_BK.detach()}

@@ -17,15 +17,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
-import gymnasium
 import torch
 from torch import Tensor
 
-from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import EPOCH_KEYS, EPSILON_KEYS, LEARNING_RATE_KEYS, ROLLOUT_KEYS
 from ding_lite.policy.policy_gradient.actor_critic import flatten_rows, next_values
+from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import pick, weighted_mean
-from ding_lite.rl_utils.exploration import epsilon_greedy
 from ding_lite.rl_utils.policy_gradient import gae, gae_data
 from ding_lite.torch_utils.minibatch import explained_variance, minibatches, rank_sizes
 from ding_lite.utils.key import Key
@@ -33,7 +31,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 
 
 @POLICY_REGISTRY.register("pqn")
-class PQNPolicy(Policy):
+class PQNPolicy(DQNPolicy):
     """PQN for discrete actions."""
 
     key_groups = (ROLLOUT_KEYS, EPOCH_KEYS, LEARNING_RATE_KEYS, EPSILON_KEYS)
@@ -53,15 +51,15 @@ class PQNPolicy(Policy):
             n_sample=512,
             q_lambda=Key(0.65, "lambda of the returns; 0: one step", low=0, high=1),
         ),
-        eval=dict(eps=Key(0.0, "share of random actions in evaluations; every result names it", low=0, high=1)),
         other=dict(eps=dict(start=1.0, end=0.05, decay=100_000)),
     )
-    model_type = "dqn"
     learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "collect"
     allows_lag = False
-    action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
     stored_outputs = ("logit",)
     logged_figures: ClassVar[tuple[str, ...]] = ("q_value", "td_error", "explained_variance", "epsilon")
+
+    def _init_learn(self) -> None:
+        self._optimizer = self._add_optimizer("model", self._model)
 
     @torch.no_grad()
     def _returns(self, block: dict[str, Any]) -> tuple[Tensor, Tensor]:
@@ -90,13 +88,3 @@ class PQNPolicy(Policy):
         error_B = batch["return_"] - q_B
         loss = weighted_mean(error_B.square(), batch.get("weight"))
         return loss, {"q_value": q_B.detach(), "td_error": error_B.detach().abs()}
-
-    @torch.inference_mode()
-    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Tensor]:
-        logit_NA = self._run(self._model, obs)["logit"]
-        return {"logit": logit_NA, "action": epsilon_greedy(logit_NA, eps)}
-
-    @torch.inference_mode()
-    def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
-        logit_NA = self._run(self._model, obs)["logit"]
-        return {"logit": logit_NA, "action": epsilon_greedy(logit_NA, self._cfg.eval.eps, generator=self._eval_random)}

@@ -42,7 +42,6 @@ class QRDQNPolicy(DQNPolicy):
     model_type = "qrdqn"
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss of the module's docstring, and detached figures; see `DQNPolicy._loss` for the batch."""
         online = self._run(self._model, batch["obs"], layer_noise=batch["noise"].get("online"))
         row_B = torch.arange(len(batch["action"]), device=self._device)
         theta_BK = online["q"][row_B, batch["action"]]

@@ -16,21 +16,19 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from easydict import EasyDict
-from torch import Tensor
-
-from ding_lite.policy.value.c51 import SUPPORT_ALARM, SUPPORT_KEYS, categorical_loss, read_support
-from ding_lite.policy.value.dqn import DQNPolicy
+from ding_lite.policy.value.c51 import C51Policy
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 
 @POLICY_REGISTRY.register("rainbow")
-class RainbowDQNPolicy(DQNPolicy):
+class RainbowDQNPolicy(C51Policy):
     """Rainbow. Its model returns what `RainbowDQN` returns."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="rainbow",
+        discount_factor=0.99,
+        nstep=3,
         priority=True,
         priority_IS_weight=Key(
             None, "correct the bias of prioritised replay; None: if priority is True", needs="priority", type=bool
@@ -38,7 +36,6 @@ class RainbowDQNPolicy(DQNPolicy):
         random_collect_size=2000,
         noisy_net=True,
         model=dict(
-            **SUPPORT_KEYS,
             dueling=Key(True, "compute the head's output from a value and advantages"),
             distributional=Key(True, "learn distributions of returns, as C51; False: their means, as DQN"),
         ),
@@ -49,24 +46,3 @@ class RainbowDQNPolicy(DQNPolicy):
         other=dict(replay_buffer=dict(replay_buffer_size=100000)),
     )
     model_type = "rainbowdqn"
-    alarms: ClassVar[dict[str, tuple[float, str]]] = {"clipped_share": SUPPORT_ALARM}
-    logged_figures = (*DQNPolicy.logged_figures, "clipped_share")
-
-    @classmethod
-    def check_config(cls, cfg: EasyDict) -> None:
-        super().check_config(cfg)
-        if cfg.policy.model.get("distributional", True):
-            read_support(cfg.policy.model)
-
-    def _init_learn(self) -> None:
-        super()._init_learn()
-        model = self._cfg.model
-        self._support = read_support(model, self._model) if model.get("distributional", True) else None
-
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss of C51 or of DQN, and detached figures; see `DQNPolicy._loss` for the batch."""
-        if self._support is None:
-            return super()._loss(batch)
-        online = self._run(self._model, batch["obs"], layer_noise=batch["noise"].get("online"))
-        target, next_action_B = self._next_outputs(batch)
-        return categorical_loss(online, target, next_action_B, batch, self._support)

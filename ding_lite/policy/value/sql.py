@@ -38,7 +38,6 @@ class SQLPolicy(DQNPolicy):
     logged_figures = (*DQNPolicy.logged_figures, "soft_value")
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss of the module's docstring for a batch as `DQNPolicy._loss` takes it."""
         noise = batch["noise"]
         q_BA = self._run(self._model, batch["obs"], layer_noise=noise.get("online"))["logit"]
         with torch.no_grad():

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
 from ding_lite.model import C51DQN
-from ding_lite.policy.value.c51 import categorical_loss
+from ding_lite.policy import C51Policy
 from ding_lite.utils.registry import ConfigError
 from tests.policy.helpers import ACTIONS, OBS, make_policy
 from tests.policy.value.test_losses import table_batch, table_policy
@@ -38,11 +40,13 @@ def test_a_probability_that_is_rounded_to_zero_still_learns_from_its_logarithm()
     logits = torch.tensor([0.0, -200.0, -200.0]).repeat(2, 2, 1).requires_grad_()
     online = {"log_distribution": logits.log_softmax(-1), "distribution": logits.softmax(-1), "logit": logits[..., 0]}
     target = {"distribution": torch.tensor([0.5, 0.5, 0.0]).expand(2, 2, 3)}
-    batch = table_batch("c51", reward=torch.tensor([1.0, 3.0]))
-    loss, _ = categorical_loss(online, target, torch.tensor([0, 0]), batch, (0.0, 4.0))
+    batch = table_batch("c51", reward=torch.tensor([1.0, 3.0])) | {"noise": {}}
+    policy: Any = SimpleNamespace(_model=None, _support=(0.0, 4.0), _run=lambda *args, **noise: online)
+    policy._next_outputs = lambda batch: (target, torch.tensor([0, 0]))
+    loss, _ = C51Policy._loss(policy, batch)
     assert loss.item() == pytest.approx((0.75 * 200 + 200) / 2)
     loss.backward()
     assert logits.grad is not None
     assert logits.grad[1, 0].tolist() == pytest.approx([0.5, -0.25, -0.25])
     del online["log_distribution"]  # of a model without it: finite, but without this gradient
-    assert categorical_loss(online, target, torch.tensor([0, 0]), batch, (0.0, 4.0))[0].isfinite()
+    assert C51Policy._loss(policy, batch)[0].isfinite()
