@@ -30,6 +30,16 @@ def agent_shape(obs_shape: ObsShape, agent_num: int, agent_id: bool) -> Any:
     return sizes[0] + agent_num
 
 
+def needed(global_obs_shape: ObsShape | None, by: str, instead: str) -> Any:
+    """Return the shape of the global state; raise `ConfigError` if there is none, though `by` needs it."""
+    if global_obs_shape is None:
+        raise ConfigError(
+            f"{by} needs the key global_state in the observations, which shows the state of the whole task: add it to "
+            f"the environment, or {instead}."
+        )
+    return global_obs_shape
+
+
 def of_agent(obs: Mapping[str, Tensor], agent: int) -> dict[str, Tensor]:
     """Return what one agent sees of observations `[B, M, ...]`, `[B, ...]`.
 

@@ -15,9 +15,11 @@ from ding_lite.model.mlp import MLP
 from ding_lite.model.qac import ActorNetwork, CriticNetwork
 from ding_lite.model.recurrent import create_core
 from ding_lite.model.vac import VAC, ActorCritic, init_orthogonal
-from ding_lite.multi_agent.model.agents import agent_shape, of_agent
-from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
+from ding_lite.multi_agent.model.agents import agent_shape, needed, of_agent
+from ding_lite.utils.registry import MODEL_REGISTRY
 from ding_lite.utils.tree import GLOBAL, MASK, STATE
+
+CENTRAL = ("policy.model.centralized_critic=True", "set policy.model.centralized_critic=False")
 
 
 @MODEL_REGISTRY.register("mavac")
@@ -34,9 +36,7 @@ class MAVAC(VAC):
         encoder_hidden_size_list: sizes of an encoder's layers; None: one layer of the size of the head that follows it,
             or those of `VAC` for images and with `encoder`.
         actor_head_hidden_size: size of the hidden layers of the policy's head.
-        actor_head_layer_num: hidden layers in the policy's head before its output.
         critic_head_hidden_size: size of the hidden layers of the value's head.
-        critic_head_layer_num: hidden layers in the value's head before its output.
         centralized_critic: the value is of `global_state`; False: of what the agent observes, which is IPPO.
         agent_id: the policy, and the value without `centralized_critic`, also see the number of the agent.
         **options: see `VAC`.
@@ -60,7 +60,7 @@ class MAVAC(VAC):
         **options: Any,
     ) -> None:
         state = agent_shape(obs_shape, agent_num, agent_id)
-        viewed = needed(global_obs_shape) if centralized_critic else state
+        viewed = needed(global_obs_shape, *CENTRAL) if centralized_critic else state
         options |= dict(actor_head_hidden_size=actor_head_hidden_size, actor_head_layer_num=actor_head_layer_num)
         options |= dict(critic_head_hidden_size=critic_head_hidden_size, critic_head_layer_num=critic_head_layer_num)
         layers = encoder_hidden_size_list or _layers_before(actor_head_hidden_size, state)
@@ -108,7 +108,7 @@ class DiscreteMAQAC(DiscreteQAC):
         super().__init__(seen, action_shape, **options)
         if not centralized_critic:
             return
-        shape = {STATE: seen[STATE], GLOBAL: needed(global_obs_shape)}
+        shape = {STATE: seen[STATE], GLOBAL: needed(global_obs_shape, *CENTRAL)}
         encoder = create_encoder(**self._encoder_options | {"obs_shape": shape})
         sizes = [feature_size(shape, self._encoder_options["hidden_size_list"]), *self.critic_sizes]
         self.critic = CriticNetwork(encoder, sizes, len(self.critic.heads), action_shape, **self.layer_options)
@@ -123,8 +123,7 @@ class HAVAC(ActorCritic):
         obs_shape: shape of what one agent observes, `agent_state` without the dimension of the agents.
         action_shape: A, the number of actions of each agent.
         global_obs_shape: shape of `global_state`, which has no dimension of the agents.
-        encoder_hidden_size_list: sizes of an encoder's layers; for images three convolutions' channels, then the
-            dense layer's size.
+        encoder_hidden_size_list: sizes of an encoder's layers; for images, see `ActorCritic`.
         actor_head_layer_num: hidden layers in the head of a policy before its output.
         critic_head_layer_num: hidden layers in the head of the value before its output.
         **options: see `ActorCritic`.
@@ -148,11 +147,8 @@ class HAVAC(ActorCritic):
         seen = {STATE: obs_shape, MASK: action_shape}
         options |= dict(encoder_hidden_size_list=encoder_hidden_size_list, actor_head_layer_num=actor_head_layer_num)
         super().__init__(seen, **options)
-        if global_obs_shape is None:
-            raise ConfigError(
-                "The value of all agents needs the key global_state in the observations, which shows the state of the "
-                "whole task: add it to the environment, or use 'mappo' with policy.model.centralized_critic=False."
-            )
+        instead = "use 'mappo' with policy.model.centralized_critic=False"
+        global_obs_shape = needed(global_obs_shape, "The value of all agents", instead)
         sizes = [self.size, *self.actor_sizes, action_shape]
         self.actors = nn.ModuleList(
             ActorNetwork(self.new_encoder(), MLP(sizes, output=True, **self.layer_options)) for _ in range(agent_num)
@@ -188,13 +184,3 @@ def _layers_before(head_size: int, shape: ObsShape) -> Sequence[int]:
     """Return the sizes of the layers of an encoder: as DI-engine's MAPPO has them for vectors, as `VAC` for images."""
     vector = isinstance(shape, int) or (isinstance(shape, Sequence) and len(shape) == 1)
     return [head_size] if vector else (128, 128, 64)
-
-
-def needed(global_obs_shape: ObsShape | None) -> ObsShape:
-    """Return the shape of the global state that a central critic sees; raise `ConfigError` if there is none."""
-    if global_obs_shape is None:
-        raise ConfigError(
-            "policy.model.centralized_critic=True needs the key global_state in the observations, which shows the "
-            "state of the whole task: add it to the environment, or set policy.model.centralized_critic=False."
-        )
-    return global_obs_shape

@@ -18,8 +18,8 @@ from ding_lite.model.arguments import ObsShape, with_arguments_of
 from ding_lite.model.mlp import MLP, Activation
 from ding_lite.model.q_learning import DQN
 from ding_lite.model.recurrent import DRQN, LSTMType
-from ding_lite.multi_agent.model.agents import agent_shape, fold_agents, pick_active
-from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
+from ding_lite.multi_agent.model.agents import agent_shape, fold_agents, needed, pick_active
+from ding_lite.utils.registry import MODEL_REGISTRY
 from ding_lite.utils.tree import GLOBAL, MASK, STATE, tree_map
 
 
@@ -27,12 +27,6 @@ class Mixer(nn.Module):
     """Mixes the values of the agents' actions to Q_tot, which rises with each of them (Rashid et al. 2018, fig. 2).
 
     The weights of two layers are the absolute values of what hypernetworks return for the global state.
-
-    Args:
-        agent_num: M.
-        state_size: G.
-        size: E.
-        hypernet_size: hidden features of the hypernetworks.
     """
 
     def __init__(self, agent_num: int, state_size: int, size: int, hypernet_size: int = 64) -> None:
@@ -82,17 +76,15 @@ class QMix(nn.Module):
         agent_id: bool = True,
     ) -> None:
         super().__init__()
-        if mixer and global_obs_shape is None:
-            raise ConfigError(
-                "policy.model.mixer=True needs the key global_state in the observations, a vector that shows the state "
-                "of the whole task: add it to the environment, or set policy.model.mixer=False."
-            )
         self.agent_num, self._agent_id = agent_num, agent_id
         shape = {STATE: agent_shape(obs_shape, agent_num, agent_id), MASK: action_shape}
         network: Any = partial(DRQN, lstm_type=lstm_type) if lstm_type else DQN
         self.q_network = network(shape, action_shape, encoder_hidden_size_list, dueling=dueling, activation=activation)
         self.recurrent = lstm_type is not None
-        self.mixer = Mixer(agent_num, global_obs_shape, encoder_hidden_size_list[-1]) if mixer else None  # type: ignore[arg-type]
+        self.mixer = None
+        if mixer:
+            state_size = needed(global_obs_shape, "policy.model.mixer=True", "set policy.model.mixer=False")
+            self.mixer = Mixer(agent_num, state_size, encoder_hidden_size_list[-1])
 
     def forward(self, inputs: Any, mode: str = "compute_q", **options: Any) -> dict[str, Any]:
         """Return the result of the method named `mode`, 'compute_q' or 'mix'."""
@@ -113,10 +105,9 @@ class QMix(nn.Module):
 
         Args:
             obs: `agent_state` `[T, B, M, ...]`, and `action_mask` `[T, B, M, A]` if there is one.
-            prev_state: the states before, and where episodes start and end, see `run_core`. A network without memory
-                has the state {}.
-            episode_start: see above.
-            final_index: see above.
+            prev_state: see `run_core` for this and the following. A network without memory has the state {}.
+            episode_start: `[T, B]`.
+            final_index: `[K]`.
         """
         num, rows = self.agent_num, obs[STATE].shape[:3]
         own = fold_agents({key: obs[key] for key in (STATE, MASK) if key in obs}, 1, self._agent_id)
@@ -135,13 +126,7 @@ class QMix(nn.Module):
 
 
 class JointMixer(nn.Module):
-    """Mixes the values of the agents' actions to a value of all of them, without a restriction.
-
-    Args:
-        agent_num: M.
-        state_size: G.
-        size: hidden features.
-    """
+    """Mixes the values of the agents' actions to a value of all of them, without a restriction."""
 
     def __init__(self, agent_num: int, state_size: int, size: int = 256) -> None:
         super().__init__()
@@ -192,9 +177,6 @@ class WQMix(QMixPair):
     """QMIX: `tot`, and `star`, whose mixer is not restricted (Rashid et al. 2020, arXiv:2006.10800).
 
     Args:
-        agent_num: M.
-        obs_shape: shape of what one agent observes.
-        action_shape: A.
         global_obs_shape: G, the length of `global_state`.
         **options: see `QMix`.
     """
@@ -211,14 +193,10 @@ class WQMix(QMixPair):
         **options: Any,
     ) -> None:
         super().__init__()
-        if global_obs_shape is None:
-            raise ConfigError(
-                "both mixers need the key global_state in the observations, a vector that shows the state of the whole "
-                "task: add it to the environment, or use 'qmix' with policy.model.mixer=False."
-            )
-        shapes = (agent_num, obs_shape, action_shape, global_obs_shape)
+        state_size = needed(global_obs_shape, "Each of both mixers", "use 'qmix' with policy.model.mixer=False")
+        shapes = (agent_num, obs_shape, action_shape, state_size)
         self.tot, self.star = (QMix(*shapes, **options) for _ in range(2))
-        self.star.mixer = JointMixer(agent_num, global_obs_shape)  # type: ignore[assignment]
+        self.star.mixer = JointMixer(agent_num, state_size)  # type: ignore[assignment]
 
 
 @MODEL_REGISTRY.register("madqn")
@@ -226,9 +204,6 @@ class MADQN(QMixPair):
     """The agents' network: `current`, and `cooperation`, in which each agent sees `global_state` instead of its own.
 
     Args:
-        agent_num: M.
-        obs_shape: shape of what one agent observes.
-        action_shape: A.
         global_obs_shape: G, the length of `global_state`, of all agents or of each.
         mixer: both networks mix the values of the agents; False: they add them.
         global_cooperation: False: `cooperation` sees what the agents observe, too.
@@ -250,14 +225,9 @@ class MADQN(QMixPair):
         **options: Any,
     ) -> None:
         super().__init__()
-        if global_cooperation and global_obs_shape is None:
-            raise ConfigError(
-                "policy.model.global_cooperation=True needs the key global_state in the observations, a vector that "
-                "shows the state of the whole task: add it to the environment, or set "
-                "policy.model.global_cooperation=False."
-            )
-        self._global = global_cooperation
-        shapes: Any = (obs_shape, global_obs_shape if global_cooperation else obs_shape)
+        self._global, shapes, key = global_cooperation, [obs_shape, obs_shape], "policy.model.global_cooperation"
+        if global_cooperation:
+            shapes[1] = needed(global_obs_shape, f"{key}=True", f"set {key}=False")
         self.current, self.cooperation = (
             QMix(agent_num, shape, action_shape, global_obs_shape, mixer=mixer, **options) for shape in shapes
         )

@@ -90,12 +90,7 @@ class COMAPolicy(Policy):
             yield from sequence_minibatches(samples_N, self._cfg.learn.batch_size, sizes)
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss, and detached tensors whose means are logged. It depends only on the networks and the batch.
-
-        Args:
-            batch: a minibatch of `sequence_minibatches`, with `action` `[T B, M]`, and `reward`, `done`, `traj_flag`
-                `[T B]` as collected.
-        """
+        """Return the loss and detached figures of a minibatch of `sequence_minibatches`."""
         learn, rows = self._cfg.learn, batch["episode_start"].shape
         names = ("action", "reward", "done", "traj_flag")
         action_TBM, reward_TB, done_TB, cut_TB = (batch[name].unflatten(0, rows) for name in names)

@@ -22,23 +22,19 @@ from typing import Any, ClassVar, Literal
 
 import gymnasium
 import torch
-from easydict import EasyDict
-from torch import Tensor, nn
+from torch import Tensor
 
 from ding_lite.multi_agent.model.agents import of_agent
-from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import EPOCH_KEYS, LEARNING_RATE_KEYS, ROLLOUT_KEYS
 from ding_lite.policy.policy_gradient.actor_critic import (
     ValuesInUnits,
-    ValueUnits,
     estimate_advantages,
     estimate_values,
     flatten_rows,
-    init_parameters,
 )
 from ding_lite.policy.policy_gradient.ppo import PPO_KEYS
 from ding_lite.rl_utils.common import weighted_mean
-from ding_lite.rl_utils.distribution import log_prob, log_prob_entropy, sample
+from ding_lite.rl_utils.distribution import log_prob, log_prob_entropy
 from ding_lite.rl_utils.policy_gradient import clipped_objective, squared_value_error
 from ding_lite.torch_utils.minibatch import explained_variance, minibatches, normalize_parts, rank_sizes
 from ding_lite.torch_utils.normalizer import active_agents
@@ -48,7 +44,7 @@ from ding_lite.utils.tree import GLOBAL, tree_map
 
 
 @POLICY_REGISTRY.register("happo")
-class HAPPOPolicy(ValuesInUnits, Policy):
+class HAPPOPolicy(ValuesInUnits):
     """HAPPO for several agents with discrete actions. Override `_actor_loss` or `_critic_loss` to change it."""
 
     key_groups = (ROLLOUT_KEYS, EPOCH_KEYS, LEARNING_RATE_KEYS, PPO_KEYS)
@@ -73,18 +69,6 @@ class HAPPOPolicy(ValuesInUnits, Policy):
     _model: Any
     model_attributes = ("actors", "critic")
     logged_figures = ("policy_loss", "entropy", "approx_kl", "clipfrac", "factor", "explained_variance")
-
-    def _create_model(self) -> nn.Module:
-        return init_parameters(super()._create_model(), self._cfg)
-
-    def __init__(self, cfg: EasyDict, *args: Any, **kwargs: Any) -> None:
-        """Build the policy as `Policy` does."""
-        self._value_stats = ValueUnits(cfg.learn.value_norm)
-        super().__init__(cfg, *args, **kwargs)
-        self._acting["value_stats"] = self._value_stats
-
-    def _init_collect(self) -> None:
-        self._value_stats.to(self._device)
 
     def _init_learn(self) -> None:
         self._value_stats.to(self._device)
@@ -133,12 +117,6 @@ class HAPPOPolicy(ValuesInUnits, Policy):
         if self._cfg.learn.adv_norm:
             (targets_S["adv"],) = normalize_parts([targets_S["adv"]])
         return targets_S
-
-    @torch.inference_mode()
-    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
-        output = self._run(self._model, obs, mode="compute_actor_critic")
-        value_N = self._value_stats.denormalize(output["value"])
-        return output | {"action": sample(output["logit"]), "value": value_N}
 
     def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         """Take a step of the agent whose batch it is, and one of the critic."""

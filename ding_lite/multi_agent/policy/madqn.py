@@ -16,55 +16,38 @@ state; 2 stands for Q and C.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, ClassVar
 
-import gymnasium
 import torch
 from torch import Tensor
 
-from ding_lite.multi_agent.policy.qmix import QMIX_GROUPS, QMIX_KEYS, global_states
-from ding_lite.policy.sequences import RecurrentPolicy, learned_rows
-from ding_lite.policy.value.dqn import DQNPolicy
+from ding_lite.multi_agent.policy.qmix import QMIXPolicy
 from ding_lite.rl_utils.common import bootstrapped, weighted_mean
-from ding_lite.utils.key import Key, merge_keys
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 
 @POLICY_REGISTRY.register("madqn")
-class MADQNPolicy(RecurrentPolicy, DQNPolicy):
+class MADQNPolicy(QMIXPolicy):
     """DI-engine's MADQN. Override `_loss` to change the objective."""
 
-    key_groups = QMIX_GROUPS
-    config: ClassVar[dict[str, Any]] = merge_keys(
-        QMIX_KEYS,
-        dict(
-            type="madqn",
-            nstep=3,
-            learn=dict(double_q=Key(False, "the acting network chooses the actions of the target")),
-        ),
+    config: ClassVar[dict[str, Any]] = dict(
+        type="madqn",
+        nstep=3,
+        learn=dict(double_q=Key(False, "the acting network chooses the actions of the target")),
     )
-    action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.MultiDiscrete,)
-    multi_agent = True
     state_of_each = True  # it takes a global state of each agent, too
     model_type = "madqn"
     logged_figures = ("q_value", "cooperation_q_value", "epsilon")
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        cfg = self._cfg
-        rows = learned_rows(batch, cfg)
-        state_TBG, next_state_TBG = global_states(batch, cfg.burnin_step)
-        mix = partial(self._run, mode="mix")
-        q_TB2MA, next_q_TB2MA = self._unroll(self._model, batch, "both")
-        state_UBG = None if state_TBG is None else state_TBG[: cfg.unroll_len]
-        of_batch: dict[str, Any] = {"q_X2MA": q_TB2MA[: cfg.unroll_len], "action_XM": rows["action"]}
-        q_UB2 = mix(self._model, state_UBG, **of_batch)["total_q"]
+        rows, q_UB2MA, next_q_TB2MA, target_q_TB2MA = self._values(batch, "both")
+        q_UB2 = self._mix(self._model, rows["state"], q_X2MA=q_UB2MA, action_XM=rows["action"])
         with torch.no_grad():
-            _, target_q_TB2MA = self._unroll(self._target_model, batch, "both")
-            chooser_TBMA = next_q_TB2MA[:, :, 0] if cfg.learn.double_q else target_q_TB2MA[:, :, 1]
-            best_TBM = chooser_TBMA.argmax(-1)
-            next_q_TB2 = mix(self._target_model, next_state_TBG, q_X2MA=target_q_TB2MA, action_XM=best_TBM)["total_q"]
-            target_UB = bootstrapped(rows, next_q_TB2[..., 1].gather(0, rows["last_step"]))
+            chooser_TBMA = next_q_TB2MA[:, :, 0] if self._cfg.learn.double_q else target_q_TB2MA[:, :, 1]
+            best = {"q_X2MA": target_q_TB2MA, "action_XM": chooser_TBMA.argmax(-1)}
+            next_q_TB = self._mix(self._target_model, rows["next_state"], **best)[..., 1]
+            target_UB = bootstrapped(rows, next_q_TB.gather(0, rows["last_step"]))
         error_UB2 = target_UB.unsqueeze(-1) - q_UB2
         loss = weighted_mean(error_UB2.square().sum(-1), batch.get("weight"))
         figures = {"q_value": q_UB2[..., 0].detach(), "cooperation_q_value": q_UB2[..., 1].detach().mean()}

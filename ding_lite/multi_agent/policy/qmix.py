@@ -32,7 +32,7 @@ from ding_lite.policy.common_keys import EPSILON_KEYS, LEARNING_RATE_KEYS, REPLA
 from ding_lite.policy.sequences import SEQUENCE_KEYS, RecurrentPolicy, after_burnin, learned_rows
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import bootstrapped, weighted_mean
-from ding_lite.utils.key import Key, merge_keys
+from ding_lite.utils.key import Groups, Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import GLOBAL
 
@@ -66,60 +66,56 @@ QMIX_GROUPS = (
     *(REPLAY_KEYS, LEARNING_RATE_KEYS, EPSILON_KEYS, SPREAD_KEYS),
     dict(learn=dict(target_theta=TARGET_KEYS["learn"]["target_theta"])),
 )
+DOUBLE_Q_KEYS: dict[str, Any] = dict(
+    learn=dict(double_q=Key(False, "double Q-learning: the online network chooses the actions of the target"))
+)
 
 
 @POLICY_REGISTRY.register("qmix")
 class QMIXPolicy(RecurrentPolicy, DQNPolicy):
     """QMIX and VDN. Override `_loss` to change the objective."""
 
-    key_groups = QMIX_GROUPS
-    config: ClassVar[dict[str, Any]] = merge_keys(
-        QMIX_KEYS,
-        dict(
-            type="qmix",
-            learn=dict(double_q=Key(False, "double Q-learning: the online network chooses the actions of the target")),
-        ),
-    )
+    key_groups: ClassVar[Groups] = (*QMIX_GROUPS, DOUBLE_Q_KEYS)
+    config: ClassVar[dict[str, Any]] = merge_keys(QMIX_KEYS, dict(type="qmix"))
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.MultiDiscrete,)
     multi_agent = True
     model_type = "qmix"
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss of the module's docstring for a batch. It changes neither the networks nor the batch.
-
-        Args:
-            batch: sequences as `SequenceView` makes them, with actions `[T, B, M]`; `weight` `[B]`, the importance
-                weights, with `priority_IS_weight`.
-
-        Returns:
-            The loss, a scalar, and the detached tensors `priority` `[B]` and `q_value` `[U, B]`.
-        """
-        cfg = self._cfg
-        rows = learned_rows(batch, cfg)
-        state_TBG, next_state_TBG = global_states(batch, cfg.burnin_step)
-        q_TBMA, next_q_TBMA = self._unroll(self._model, batch)
-        q_UBM = pick_active(q_TBMA[: cfg.unroll_len], rows["action"])
-        q_UB = self._mix(self._model, q_UBM, None if state_TBG is None else state_TBG[: cfg.unroll_len])
+        """Return the loss and detached figures of sequences as `SequenceView` makes them."""
+        rows, q_UBMA, next_q_TBMA, target_q_TBMA = self._values(batch)
+        q_UB = self._mix(self._model, rows["state"], q_XM=pick_active(q_UBMA, rows["action"]))
         with torch.no_grad():
-            _, target_q_TBMA = self._unroll(self._target_model, batch)
-            chooser_TBMA = next_q_TBMA if cfg.learn.double_q else target_q_TBMA
+            chooser_TBMA = next_q_TBMA if self._cfg.learn.double_q else target_q_TBMA
             next_q_TBM = pick_active(target_q_TBMA, chooser_TBMA.argmax(-1))
-            next_q_TB = self._mix(self._target_model, next_q_TBM, next_state_TBG)
+            next_q_TB = self._mix(self._target_model, rows["next_state"], q_XM=next_q_TBM)
             target_UB = bootstrapped(rows, next_q_TB.gather(0, rows["last_step"]))
         error_UB = target_UB - q_UB
         loss = weighted_mean(error_UB.square(), batch.get("weight"))
         return loss, {"priority": self._priority(error_UB.detach().abs()), "q_value": q_UB.detach()}
 
-    def _mix(self, network: nn.Module, q_TBM: Tensor, state_TBG: Tensor | None) -> Tensor:
-        """Return Q_tot `[T, B]`."""
-        total: Tensor = self._run(network, state_TBG, mode="mix", q_XM=q_TBM)["total_q"]
+    def _values(self, batch: dict[str, Any], key: str = "logit") -> tuple[dict[str, Any], Tensor, Tensor, Tensor]:
+        """Run the networks over sequences.
+
+        Returns:
+            What `learned_rows` returns, with the global `state` `[U, B, G]`, and `next_state` `[T, B, G]` of what
+            follows all rows after burn-in, both None if there is none; then the network's output `key` for the U rows,
+            its output for what follows, and that of the target network.
+        """
+        cfg = self._cfg
+        rows: dict[str, Any] = learned_rows(batch, cfg) | {"state": None, "next_state": None}
+        if GLOBAL in batch["obs"]:
+            of_states = after_burnin(batch, cfg.burnin_step) | {"prev_state": {}}
+            output, rows["next_state"] = unroll(
+                lambda obs, **_: {GLOBAL: obs[GLOBAL], "next_state": {}}, GLOBAL, of_states
+            )
+            rows["state"] = output[GLOBAL][: cfg.unroll_len]
+        q, next_q = self._unroll(self._model, batch, key)
+        with torch.no_grad():
+            _, target_q = self._unroll(self._target_model, batch, key)
+        return rows, q[: cfg.unroll_len], next_q, target_q
+
+    def _mix(self, network: nn.Module, state: Tensor | None, **values: Tensor) -> Tensor:
+        """Return what a network's mixers make of values of actions, such as Q_tot `[T, B]`."""
+        total: Tensor = self._run(network, state, mode="mix", **values)["total_q"]
         return total
-
-
-def global_states(batch: dict[str, Any], burnin: int) -> tuple[Any, Any]:
-    """Return the global states of the rows after burn-in, and of their successors; None if there are none."""
-    if GLOBAL not in batch["obs"]:
-        return None, None
-    rows = after_burnin(batch, burnin) | {"prev_state": {}}
-    output, following = unroll(lambda obs, **_: {GLOBAL: obs[GLOBAL], "next_state": {}}, GLOBAL, rows)
-    return output[GLOBAL], following

@@ -16,59 +16,46 @@ state; 2 stands for Q_tot and Q*.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, ClassVar
 
-import gymnasium
 import torch
 from torch import Tensor
 
-from ding_lite.multi_agent.policy.qmix import QMIX_GROUPS, QMIX_KEYS, global_states
-from ding_lite.policy.sequences import RecurrentPolicy, learned_rows
-from ding_lite.policy.value.dqn import DQNPolicy
+from ding_lite.multi_agent.policy.qmix import QMIX_GROUPS, QMIXPolicy
 from ding_lite.rl_utils.common import bootstrapped, weighted_mean
 from ding_lite.torch_utils.normalizer import active_agents
-from ding_lite.utils.key import Key, merge_keys
+from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 
 @POLICY_REGISTRY.register("wqmix")
-class WQMIXPolicy(RecurrentPolicy, DQNPolicy):
+class WQMIXPolicy(QMIXPolicy):
     """Weighted QMIX. Override `_loss` to change the objective."""
 
     key_groups = QMIX_GROUPS
-    config: ClassVar[dict[str, Any]] = merge_keys(
-        QMIX_KEYS,
-        dict(
-            type="wqmix",
-            learn=dict(
-                wqmix_ow=Key(True, "weigh optimistically; False: centrally"),
-                alpha=Key(0.5, "weight of other errors of Q_tot", low=0, high=1),
-            ),
+    config: ClassVar[dict[str, Any]] = dict(
+        type="wqmix",
+        learn=dict(
+            wqmix_ow=Key(True, "weigh optimistically; False: centrally"),
+            alpha=Key(0.5, "weight of other errors of Q_tot", low=0, high=1),
         ),
     )
-    action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.MultiDiscrete,)
-    multi_agent = True
     model_type = "wqmix"
     logged_figures = ("q_value", "weight", "epsilon")
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         cfg = self._cfg
-        rows = learned_rows(batch, cfg)
-        state_TBG, next_state_TBG = global_states(batch, cfg.burnin_step)
-        mix = partial(self._run, mode="mix")
-        q_TB2MA, next_q_TB2MA = self._unroll(self._model, batch, "both")
-        q_UB2MA, state_UBG, action_UBM = q_TB2MA[: cfg.unroll_len], state_TBG[: cfg.unroll_len], rows["action"]
-        q_UB2 = mix(self._model, state_UBG, q_X2MA=q_UB2MA, action_XM=action_UBM)["total_q"]
+        rows, q_UB2MA, next_q_TB2MA, target_q_TB2MA = self._values(batch, "both")
+        state_UBG, action_UBM = rows["state"], rows["action"]
+        q_UB2 = self._mix(self._model, state_UBG, q_X2MA=q_UB2MA, action_XM=action_UBM)
         with torch.no_grad():
-            _, target_q_TB2MA = self._unroll(self._target_model, batch, "both")
-            best_TBM = next_q_TB2MA[:, :, 0].argmax(-1)
-            next_q_TB2 = mix(self._target_model, next_state_TBG, q_X2MA=target_q_TB2MA, action_XM=best_TBM)["total_q"]
-            target_UB = bootstrapped(rows, next_q_TB2[..., 1].gather(0, rows["last_step"]))
+            best = {"q_X2MA": target_q_TB2MA, "action_XM": next_q_TB2MA[:, :, 0].argmax(-1)}
+            next_q_TB = self._mix(self._target_model, rows["next_state"], **best)[..., 1]
+            target_UB = bootstrapped(rows, next_q_TB.gather(0, rows["last_step"]))
             counts_UB = q_UB2[..., 0] < target_UB
             if not cfg.learn.wqmix_ow:
                 greedy_UBM = q_UB2MA[:, :, 0].argmax(-1)
-                greedy_UB2 = mix(self._model, state_UBG, q_X2MA=q_UB2MA, action_XM=greedy_UBM)["total_q"]
+                greedy_UB2 = self._mix(self._model, state_UBG, q_X2MA=q_UB2MA, action_XM=greedy_UBM)
                 same_UBM, active_TBM = greedy_UBM == action_UBM, active_agents(batch["obs"])
                 if active_TBM is not None:
                     same_UBM |= ~active_TBM[cfg.burnin_step :][: cfg.unroll_len]

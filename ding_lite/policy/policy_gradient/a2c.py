@@ -78,11 +78,6 @@ class A2CPolicy(Policy):
         yield from normalize_advantages(batches) if self._cfg.learn.adv_norm else batches
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss, and detached tensors whose means are logged. It depends only on the model and the batch.
-
-        Args:
-            batch: `obs`, `action`, `adv` `[B]`, `return_` `[B]`, and `weight` `[B]` if B differs between ranks.
-        """
         output = self._run(self._model, batch["obs"], mode="compute_actor_critic")
         weight_B = batch.get("weight")
         logp_B, entropy_B = log_prob_entropy(output["logit"], batch["action"])

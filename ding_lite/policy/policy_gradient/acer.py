@@ -76,13 +76,7 @@ class ACERPolicy(Policy):
         self._average_model: Any = self._add_target("model")
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss, and detached tensors whose means are logged. It depends only on the networks and the batch.
-
-        Args:
-            batch: `obs`, `action`, `logit`, `reward`, `done`, `traj_flag` `[U, B, ...]` as collected; `last_obs`
-                `[B, ...]`; `final_obs` `[K, ...]` and `final_index` `[K]` if K > 0, see
-                `worker/replay/sequence.py`.
-        """
+        """Return the loss and detached figures of sequences as `worker/replay/sequence.py` makes them."""
         learn, index_UB1 = self._cfg.learn, batch["action"].unsqueeze(-1)
         logp_UBA, q_TBA, v_TB1, next_value_UB1, average_UBA = self._outputs(batch)
         q_UBA, v_UB1, number = q_TBA[:-1], v_TB1[:-1], index_UB1.numel()

@@ -14,7 +14,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from ding_lite.policy.base import Policy
-from ding_lite.policy.checkpointed import Checkpointed
+from ding_lite.rl_utils.distribution import sample
 from ding_lite.rl_utils.policy_gradient import gae, gae_data
 from ding_lite.torch_utils.minibatch import normalize_parts
 from ding_lite.torch_utils.running_stat import RunningMeanStd
@@ -57,8 +57,7 @@ def estimate_values(
 
     Args:
         policy: its model returns `value` if called with the mode `compute_critic`.
-        block: `obs` and `value`, `last_obs` `[N, ...]`, and `final_obs` `[K, ...]`, `final_index` `[K]` if any
-            episode ended.
+        block: the rollout block, with `value`.
         units: those of the model's values; None: those of rewards.
         recompute: compute V(s_t) with the current model instead of using `value`.
     """
@@ -88,14 +87,7 @@ def next_values(block: dict[str, Any], value_TN: Tensor, run: Callable[[Any], Te
 def estimate_advantages(
     policy: Policy, block: dict[str, Any], value_TN: Tensor, next_value_TN: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return advantages, and the returns that the values should predict, both `[T, N]`.
-
-    Args:
-        policy: has the keys `discount_factor` and `collect.gae_lambda`.
-        block: `reward`, `done`, `traj_flag` `[T, N]`.
-        value_TN: V(s_t).
-        next_value_TN: V(s_{t+1}), as `estimate_values` returns it.
-    """
+    """Return advantages of V(s_t) and V(s_{t+1}), and the returns that the values should predict, all `[T, N]`."""
     cfg = policy.current_config
     data = gae_data(value_TN, next_value_TN, block["reward"], block["done"], block["traj_flag"])
     adv_TN = gae(data, cfg.discount_factor, cfg.collect.gae_lambda)
@@ -153,10 +145,29 @@ class ValueUnits(RunningMeanStd):
         return torch.where(keeps, self.normalize(value), old)
 
 
-class ValuesInUnits(Checkpointed):
-    """Saves and restores a policy's `ValueUnits` with its model. It stands before `Policy` among the base classes."""
+class ValuesInUnits(Policy):
+    """A policy whose critic predicts returns in `ValueUnits`, with `learn.value_norm`."""
 
-    _value_stats: ValueUnits
+    def __init__(self, cfg: EasyDict, *args: Any, **kwargs: Any) -> None:
+        """Build the policy as `Policy` does. Without the learn mode it can still compute its loss."""
+        self._value_stats = ValueUnits(cfg.learn.value_norm)
+        super().__init__(cfg, *args, **kwargs)
+        self._acting["value_stats"] = self._value_stats
+
+    def _create_model(self) -> nn.Module:
+        return init_parameters(super()._create_model(), self._cfg)
+
+    def _init_learn(self) -> None:
+        self._value_stats.to(self._device)
+        super()._init_learn()
+
+    def _init_collect(self) -> None:
+        self._value_stats.to(self._device)
+
+    @torch.inference_mode()
+    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+        output = self._run(self._model, obs, explore=True, mode="compute_actor_critic")
+        return output | {"action": sample(output["logit"]), "value": self._value_stats.denormalize(output["value"])}
 
     def _state_dict_learn(self) -> dict[str, Any]:
         return super()._state_dict_learn() | {"value_stats": self._value_stats.state_dict()}

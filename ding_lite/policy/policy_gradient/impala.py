@@ -53,13 +53,7 @@ class IMPALAPolicy(A2CPolicy):
     allows_lag = True
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss, and detached tensors whose means are logged. It depends only on the model and the batch.
-
-        Args:
-            batch: `obs`, `action`, `logit`, `reward`, `done`, `traj_flag` `[U, B, ...]` as collected; `last_obs`
-                `[B, ...]`; `final_obs` `[K, ...]` and `final_index` `[K]` if K > 0, see
-                `worker/replay/sequence.py`.
-        """
+        """Return the loss and detached figures of sequences as `worker/replay/sequence.py` makes them."""
         learn = self._cfg.learn
         n_step, batch_size = batch["reward"].shape
         parts = [flatten_rows(batch["obs"]), batch["last_obs"]]

@@ -60,11 +60,6 @@ class PGPolicy(Policy):
         return tree_map(lambda leaf: leaf[counted_TN], columns)
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss, and detached tensors whose means are logged. It depends only on the model and the batch.
-
-        Args:
-            batch: `obs`, `action`, `return_` `[B]`, and `weight` `[B]` if B differs between ranks.
-        """
         logit = self._run(self._model, batch["obs"])["logit"]
         logp_B, entropy_B = log_prob_entropy(logit, batch["action"])
         policy_loss = -weighted_mean(logp_B * batch["return_"], batch.get("weight"))

@@ -87,11 +87,9 @@ class PPGPolicy(PPOPolicy):
         return targets_M
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss, and detached tensors whose means are logged. It depends only on the model and the batch.
+        """Return the loss and detached figures of a minibatch of PPO, or of an auxiliary phase.
 
-        Args:
-            batch: PPO's in a policy phase. In an auxiliary phase `obs`, `logit` of pi_old, and `return_` `[B]` in the
-                model's units; `weight` `[B]` if B differs between ranks.
+        The latter has no `adv`; its `logit` is that of pi_old, and `return_` is in the model's units.
         """
         if "adv" in batch:
             return super()._loss(batch)

@@ -20,18 +20,15 @@ import torch
 from easydict import EasyDict
 from torch import Tensor, nn
 
-from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import AGENT_KEYS, EPOCH_KEYS, LEARNING_RATE_KEYS, ROLLOUT_KEYS
 from ding_lite.policy.policy_gradient.actor_critic import (
     ADVANTAGE_KEYS,
     DISTRIBUTIONS,
     LOSS_KEYS,
     ValuesInUnits,
-    ValueUnits,
     estimate_advantages,
     estimate_values,
     flatten_rows,
-    init_parameters,
     normalize_advantages,
 )
 from ding_lite.policy.policy_gradient.kl_penalty import (
@@ -50,7 +47,7 @@ from ding_lite.policy.sequences import (
     sequence_values,
 )
 from ding_lite.rl_utils.common import weighted_mean
-from ding_lite.rl_utils.distribution import log_prob, log_prob_entropy, sample
+from ding_lite.rl_utils.distribution import log_prob, log_prob_entropy
 from ding_lite.rl_utils.policy_gradient import clipped_objective, squared_value_error
 from ding_lite.torch_utils.minibatch import explained_variance, minibatches, rank_sizes
 from ding_lite.utils.key import Groups, Key, merge_keys
@@ -80,7 +77,7 @@ PPO_EPOCH_KEYS: dict[str, Any] = merge_keys(
 
 
 @POLICY_REGISTRY.register("ppo")
-class PPOPolicy(ValuesInUnits, Policy):
+class PPOPolicy(ValuesInUnits):
     """PPO for discrete, multi-discrete, continuous or hybrid actions. Override `_loss` to change the objective."""
 
     key_groups: ClassVar[Groups] = (ROLLOUT_KEYS, LEARNING_RATE_KEYS, PPO_KEYS, PPO_EPOCH_KEYS, AGENT_KEYS)
@@ -114,29 +111,18 @@ class PPOPolicy(ValuesInUnits, Policy):
         check_kl_keys(cfg)
 
     def __init__(self, cfg: EasyDict, *args: Any, **kwargs: Any) -> None:
-        """Build the policy as `Policy` does. Without the learn mode it can still compute its loss."""
         self.remembers = find_core(cfg.model) is not None
-        self._value_stats = ValueUnits(cfg.learn.value_norm)
         super().__init__(cfg, *args, **kwargs)
-        self._acting["value_stats"] = self._value_stats
         self._penalty = KLPenalty(self._cfg.learn, self.schedules)
 
-    def _create_model(self) -> nn.Module:
-        return init_parameters(super()._create_model(), self._cfg)
-
-    def _init_learn(self) -> None:
-        self._value_stats.to(self._device)
-        super()._init_learn()
-
     def _init_collect(self) -> None:
-        self._value_stats.to(self._device)
+        super()._init_collect()
         if self._cfg.learn.pretrained_model_path is not None:
             self._pretrained = load_pretrained(self._model, self._cfg.learn.pretrained_model_path)
 
     @torch.inference_mode()
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
-        output = self._run(self._model, obs, explore=True, mode="compute_actor_critic")
-        output |= {"action": sample(output["logit"]), "value": self._value_stats.denormalize(output["value"])}
+        output = super()._forward_collect(obs)
         if self._pretrained is None:
             return output
         return output | {"logit_pretrained": self._run(self._pretrained, obs, mode="compute_actor")["logit"]}
@@ -193,12 +179,9 @@ class PPOPolicy(ValuesInUnits, Policy):
         return estimate(self, block, self._value_stats, recompute)
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss, and detached tensors whose means are logged. It depends only on the model and the batch.
+        """Return the loss and detached figures of a minibatch with what `_targets` returns.
 
-        Args:
-            batch: `obs`, `action`, `logit` as collected; `value`, `adv` and `return_` `[B]` as `_targets` returns them;
-                `weight` `[B]` if B differs between ranks; `logit_pretrained` if there is a pretrained policy. A
-                recurrent model's are described in `sequence_minibatches`.
+        It has `logit_pretrained` if there is a pretrained policy. `sequence_minibatches` makes a recurrent model's.
         """
         learn, weight_B = self._cfg.learn, batch.get("weight")
         if self.remembers:

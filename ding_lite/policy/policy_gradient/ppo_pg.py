@@ -60,12 +60,6 @@ class PPOPGPolicy(PGPolicy):
             yield from normalize_advantages(batches) if self._cfg.learn.adv_norm else batches
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss, and detached tensors whose means are logged. It depends only on the model and the batch.
-
-        Args:
-            batch: `obs`, `action`, `logit` as collected; `return_` `[B]`, and `adv` `[B]`, the return or its normalised
-                value; `weight` `[B]` if B differs between ranks.
-        """
         learn, weight_B = self._cfg.learn, batch.get("weight")
         logp_B, entropy_B = log_prob_entropy(self._run(self._model, batch["obs"])["logit"], batch["action"])
         with torch.no_grad():

@@ -79,11 +79,6 @@ class PQNPolicy(DQNPolicy):
             yield from minibatches(samples_M, self._cfg.learn.batch_size, sizes)
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return L and detached figures.
-
-        Args:
-            batch: `obs`, `action` `[B]`, `return_` `[B]`, and `weight` `[B]` if B differs between ranks.
-        """
         q_B = pick(self._run(self._model, batch["obs"])["logit"], batch["action"])
         error_B = batch["return_"] - q_B
         loss = weighted_mean(error_B.square(), batch.get("weight"))

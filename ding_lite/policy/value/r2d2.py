@@ -59,15 +59,7 @@ class R2D2Policy(RecurrentPolicy, DQNPolicy):
     model_type = "drqn"
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss of the module's docstring for a batch. It changes neither the networks nor the batch.
-
-        Args:
-            batch: sequences as `SequenceView` makes them; `weight` `[B]`, the importance weights, with
-                `priority_IS_weight`.
-
-        Returns:
-            The loss, a scalar, and the detached tensors `priority` `[B]` and `q_value` `[U, B]`.
-        """
+        """Return the loss and detached figures of sequences as `SequenceView` makes them."""
         cfg = self._cfg
         rows = learned_rows(batch, cfg)
         q_TBA, next_q_TBA = self._unroll(self._model, batch)
