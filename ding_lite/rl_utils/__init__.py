@@ -96,6 +96,8 @@ if TYPE_CHECKING:
     from ding_lite.rl_utils.common import nstep_sums as nstep_sums
     from ding_lite.rl_utils.common import pick as pick
     from ding_lite.rl_utils.common import sum_of_means as sum_of_means
+    from ding_lite.rl_utils.common import value_inv_transform as value_inv_transform
+    from ding_lite.rl_utils.common import value_transform as value_transform
     from ding_lite.rl_utils.common import weighted_mean as weighted_mean
     from ding_lite.rl_utils.contrastive import info_nce as info_nce
     from ding_lite.rl_utils.distribution import entropy as entropy
@@ -108,12 +110,12 @@ if TYPE_CHECKING:
     from ding_lite.rl_utils.exploration import epsilon_greedy as epsilon_greedy
     from ding_lite.rl_utils.exploration import ornstein_uhlenbeck as ornstein_uhlenbeck
     from ding_lite.rl_utils.exploration import spread_epsilon as spread_epsilon
-    from ding_lite.rl_utils.lambda_returns import generalized_lambda_returns as generalized_lambda_returns
-    from ding_lite.rl_utils.lambda_returns import multistep_forward_view as multistep_forward_view
+    from ding_lite.rl_utils.policy_gradient import calculate_kl_div as calculate_kl_div
     from ding_lite.rl_utils.policy_gradient import first_episodes as first_episodes
     from ding_lite.rl_utils.policy_gradient import gae as gae
     from ding_lite.rl_utils.policy_gradient import gae_data as gae_data
-    from ding_lite.rl_utils.ppo import calculate_kl_div as calculate_kl_div
+    from ding_lite.rl_utils.policy_gradient import generalized_lambda_returns as generalized_lambda_returns
+    from ding_lite.rl_utils.policy_gradient import multistep_forward_view as multistep_forward_view
     from ding_lite.rl_utils.q_continuous import advantage_weight as advantage_weight
     from ding_lite.rl_utils.q_continuous import conservative_gap as conservative_gap
     from ding_lite.rl_utils.q_continuous import expectile_error as expectile_error
@@ -121,8 +123,6 @@ if TYPE_CHECKING:
     from ding_lite.rl_utils.q_continuous import td3_bc_actor_error as td3_bc_actor_error
     from ding_lite.rl_utils.q_continuous import temperature_error as temperature_error
     from ding_lite.rl_utils.quantile import fqf_calculate_fraction_loss as fqf_calculate_fraction_loss
-    from ding_lite.rl_utils.rescaling import value_inv_transform as value_inv_transform
-    from ding_lite.rl_utils.rescaling import value_transform as value_transform
     from ding_lite.rl_utils.soft_q import epsilon_softmax as epsilon_softmax
     from ding_lite.rl_utils.soft_q import soft_policy_value as soft_policy_value
     from ding_lite.rl_utils.soft_q import soft_value as soft_value

@@ -17,17 +17,8 @@ def project_distribution(dist_BK: Tensor, atom_BK: Tensor, v_min: float, v_max: 
 
     p_i = sum_j [1 - |[y_j]_{v_min}^{v_max} - z_i| / dz]_0^1 q_j
 
-    An atom between two of the support splits its probability between them, with more for the nearer one; one outside
-    the support gives it to the nearer end.
-
-    Args:
-        dist_BK: `[B, K]`, the probabilities q.
-        atom_BK: `[B, K]`, their atoms y.
-        v_min: first atom of the support.
-        v_max: last atom of the support.
-
-    Returns:
-        `[B, K]`, the probabilities p of the support's atoms.
+    for probabilities q `dist_BK` of the atoms y `atom_BK`. An atom between two of the support splits its probability
+    between them, with more for the nearer one; one outside the support gives it to the nearer end.
     """
     num_atoms = dist_BK.shape[-1]
     clipped_BK = atom_BK.clamp(v_min, v_max) + 0.0 * atom_BK  # an infinite return becomes nan and is noticed
@@ -42,17 +33,8 @@ def project_target(
 ) -> tuple[Tensor, Tensor]:
     """Return the distribution of the target r + g (1 - done) Z(s'), projected onto the support of Z(s'), `[B, K]`.
 
-    Args:
-        next_dist_BK: the probabilities of the atoms of Z(s'), usually by the target network.
-        reward_B: r, the discounted sum of the rewards of n steps.
-        done_B: true where s' is terminal.
-        value_gamma_B: g, the discount of Z(s').
-        v_min: first atom of the support.
-        v_max: last atom of the support.
-
-    Returns:
-        The distribution, and the probability `[B]` that the projection moves to the ends of the support. If it is not
-        small, the support is too narrow for the rewards.
+    Also return the probability `[B]` that the projection moves to the ends of the support; if it is not small, the
+    support is too narrow for the rewards. Reward and discount are those of `bootstrapped`.
     """
     vectors = (reward_B, done_B, value_gamma_B)
     if next_dist_BK.ndim != 2 or any(vector.shape != next_dist_BK.shape[:1] for vector in vectors):
@@ -73,11 +55,7 @@ def kl_to_target(cross_entropy_B: Tensor, target_BK: Tensor) -> Tensor:
 
     KL(m, p) = -sum_i m_i log p_i + sum_i m_i log m_i
 
-    It has the gradient of the cross entropy, but is 0 for a perfect prediction. The entropy of the target, by which
-    they differ, is usually much larger than the error, and would make all priorities nearly equal.
-
-    Args:
-        cross_entropy_B: `-sum_i m_i log p_i`.
-        target_BK: the probabilities m.
+    The first term is `cross_entropy_B`, and m is `target_BK`. The entropy of the target, by which it differs from the
+    cross entropy, is usually much larger than the error, and would make all priorities nearly equal.
     """
     return (cross_entropy_B + torch.xlogy(target_BK, target_BK).sum(-1)).clamp(min=0.0)

@@ -1,4 +1,4 @@
-"""Functions that several losses and returns use: checks of shapes, picks, targets, weighted means, sums of n steps."""
+"""Functions that several losses and returns use: checks of shapes, picks, targets, means, sums, rescaled values."""
 
 from __future__ import annotations
 
@@ -9,14 +9,7 @@ from torch import Tensor
 
 
 def check_same_shape(**tensors: Tensor | None) -> None:
-    """Check that all tensors have the same shape. Without the check, `[B]` and `[B, 1]` would be broadcast silently.
-
-    Args:
-        tensors: by the names that the error shows; None is skipped.
-
-    Raises:
-        ValueError: the shapes differ.
-    """
+    """Raise ValueError if the shapes of tensors, except None, differ: `[B]` and `[B, 1]` would be broadcast."""
     shapes = {name: tensor.shape for name, tensor in tensors.items() if tensor is not None}
     if len(set(shapes.values())) > 1:
         given = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
@@ -54,15 +47,7 @@ def sum_of_means(x_CB: Tensor, weight_B: Tensor | None = None) -> Tensor:
 
 @torch.no_grad()
 def discounted_sum(delta_TB: Tensor, factor_TB: Tensor) -> Tensor:
-    """Return the sums s_t = delta_t + factor_t s_{t+1}, with s_T = 0, without gradient.
-
-    Args:
-        delta_TB: `[T, ...]`, delta_t.
-        factor_TB: `[T, ...]`, factor_t.
-
-    Returns:
-        `[T, ...]`, s_0 to s_{T-1}.
-    """
+    """Return the sums s_t = delta_t + factor_t s_{t+1}, with s_T = 0, without gradient; all are `[T, ...]`."""
     sum_TB = delta_TB.clone()
     sums, factors = sum_TB.unbind(), factor_TB.unbind()
     for t in range(len(sums) - 2, -1, -1):
@@ -84,13 +69,29 @@ def nstep_sums(reward_TB: Tensor, cut_TB: Tensor, discount_K: Tensor) -> tuple[T
 
     Args:
         reward_TB: `[T, ...]`, the rewards r_t to r_{t+T-1}.
-        cut_TB: `[T, ...]`, true where the trajectory is cut after the step, so that later rewards do not count.
+        cut_TB: `[T, ...]`, true where the trajectory is cut after the step.
         discount_K: at least T powers of gamma, see `discounts`.
 
     Returns:
-        The sums `[...]`, and the numbers m of rewards in them, `[...]`. The value after the steps is discounted by
-        gamma^m.
+        The sums and the numbers m, both `[...]`. The value after the steps is discounted by gamma^m.
     """
     counts_TB = cut_TB.cumsum(0) <= cut_TB  # no cut before this step
     discount_TB = discount_K[: len(reward_TB)].view(-1, *[1] * (reward_TB.ndim - 1))
     return (reward_TB * counts_TB * discount_TB).sum(0), counts_TB.sum(0)
+
+
+def value_transform(x: Tensor, eps: float = 1e-2) -> Tensor:
+    """Return h(x) = sign(x) (sqrt(|x| + 1) - 1) + eps x (Pohlen et al. 2018, arXiv:1805.11593, prop. A.2).
+
+    Large values are as easy to learn as small ones. The smallest slope is eps, which keeps the inverse continuous.
+    """
+    return x.sign() * ((x.abs() + 1.0).sqrt() - 1.0) + eps * x
+
+
+def value_inv_transform(x: Tensor, eps: float = 1e-2) -> Tensor:
+    """Return the inverse of `value_transform` with the same eps, above 0.
+
+    h^-1(x) = sign(x) (((sqrt(1 + 4 eps (|x| + 1 + eps)) - 1) / (2 eps))^2 - 1)
+    """
+    root = ((1.0 + 4.0 * eps * (x.abs() + 1.0 + eps)).sqrt() - 1.0) / (2.0 * eps)
+    return x.sign() * (root.square() - 1.0)

@@ -17,13 +17,6 @@ def epsilon_at(step: int, start: float, end: float, decay: float, type: str = "e
 
     'linear': start + (end - start) min(t / decay, 1); 'exp': end + (start - end) exp(-t / decay).
 
-    Args:
-        step: t.
-        start: epsilon at step 0.
-        end: final value of epsilon, or its limit for 'exp'.
-        decay: env steps; the length of the decrease for 'linear', the time constant for 'exp'.
-        type: 'linear' or 'exp'.
-
     Raises:
         ValueError: `type` is unknown, or `decay` is not positive.
     """
@@ -42,15 +35,8 @@ def spread_epsilon(epsilon: float, spread: float, num_envs: int, first: int = 0,
     The first environment explores with epsilon and the last hardly at all, so that some play in many ways and others
     get far. Source: Horgan et al. 2018 (Ape-X), arXiv:1803.00933, section 4, with epsilon = 0.4 and spread = 7.
 
-    Args:
-        epsilon: in [0, 1].
-        spread: at least 0; with 0, all environments explore alike.
-        num_envs: N.
-        first: the number of the first environment, if they are some of `total`, over which epsilons are spread.
-        total: see `first`; 0: these are all.
-
-    Returns:
-        Epsilons `[N]`, or `epsilon` itself if all are the same.
+    The N environments may be some of `total`, over which epsilons are spread, beginning with number `first`; 0: they
+    are all. Returns `epsilon` itself if all are the same.
     """
     total = total or num_envs
     if spread == 0.0 or total == 1:
@@ -99,10 +85,6 @@ def ornstein_uhlenbeck(noise_ND: Tensor, normal_ND: Tensor, sigma: float, theta:
     Started at 0, its standard deviation grows to sigma / sqrt(1 - (1 - theta)^2), which is 1.9 sigma by default, and it
     forgets within about 1 / theta steps. Source: Lillicrap et al. 2015, arXiv:1509.02971, section 7.
 
-    Args:
-        noise_ND: x, the value before this step.
-        normal_ND: eps, standard normal numbers.
-        sigma: standard deviation of a step.
-        theta: the share of x that is lost in a step.
+    `noise_ND` is x, the value before this step, and `normal_ND` eps, standard normal numbers.
     """
     return noise_ND * (1.0 - theta) + sigma * normal_ND

@@ -21,12 +21,7 @@ def squashed_sample(logit: dict[str, Tensor], noise: Tensor) -> tuple[Tensor, Te
     log pi(a) = log N(u; mu, sigma) - sum over D of log(1 - tanh(u)^2), where
     log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u)) is accurate for any u, even where tanh(u) is rounded to 1.
 
-    Args:
-        logit: `mu` and `sigma`, `[B, D]`.
-        noise: standard normal numbers, `[..., B, D]`.
-
-    Returns:
-        The actions `[..., B, D]`, and log pi `[..., B]`.
+    mu and sigma are `[B, D]`, the noise, standard normal numbers, and the actions `[..., B, D]`, and log pi `[..., B]`.
     """
     u = torch.addcmul(logit["mu"], logit["sigma"], noise)
     log_normal = -0.5 * noise.square() - logit["sigma"].log() - HALF_LOG_TWO_PI
@@ -43,15 +38,8 @@ def td3_bc_actor_error(
 
     The second mean is over samples and dimensions.
 
-    Args:
-        q_B: Q(s, pi(s)) of the first critic.
-        action_BD: pi(s).
-        data_action_BD: a, the actions of the data.
-        q_scale: mean |Q(s, pi(s))| over the samples of all ranks, a scalar constant.
-        alpha: weight of Q relative to imitation.
-
-    Returns:
-        The scalar loss, and its second term, detached.
+    `action_BD` is pi(s), and `q_scale` the mean of |Q(s, pi(s))| over the samples of all ranks. Returns the loss, and
+    its second term, detached.
     """
     check_same_shape(action=action_BD, data_action=data_action_BD)
     bc_loss = (action_BD - data_action_BD).square().mean()
@@ -61,12 +49,8 @@ def td3_bc_actor_error(
 def expectile_error(error_B: Tensor, tau: float) -> Tensor:
     """Return mean |tau - 1(u < 0)| u^2, a scalar, which is smallest if V is the tau-expectile of Q.
 
-    Source: Kostrikov et al. 2021, arXiv:2110.06169, eq. 5.
-
-    Args:
-        error_B: u = Q(s, a) - V(s).
-        tau: in (0, 1). 1/2 gives half the squared error; as tau approaches 1, V approaches the largest Q of the data's
-            actions.
+    Source: Kostrikov et al. 2021, arXiv:2110.06169, eq. 5. u = Q(s, a) - V(s). As tau approaches 1, V approaches the
+    largest Q of the data's actions; 1/2 gives half the squared error.
     """
     return (torch.where(error_B < 0, 1.0 - tau, tau) * error_B.square()).mean()
 
@@ -74,12 +58,8 @@ def expectile_error(error_B: Tensor, tau: float) -> Tensor:
 def advantage_weight(adv_B: Tensor, beta: float, largest: float = 100.0) -> Tensor:
     """Return min(exp(beta A), largest) `[B]`, detached: how strongly each action of the data is imitated.
 
-    Source: Kostrikov et al. 2021, arXiv:2110.06169, eq. 7; the bound is from the authors' code.
-
-    Args:
-        adv_B: the advantages A.
-        beta: inverse temperature.
-        largest: upper bound of the weights.
+    Source: Kostrikov et al. 2021, arXiv:2110.06169, eq. 7; the bound is from the authors' code. beta is the inverse
+    temperature.
     """
     return (beta * adv_B.detach()).exp().clamp(max=largest)
 
@@ -91,10 +71,7 @@ def conservative_gap(q_CKB: Tensor, log_density_KB: Tensor, data_q_CB: Tensor) -
     integral of exp Q(s, .) over actions by importance sampling. The gap is large if Q is higher for other actions than
     for those of the data.
 
-    Args:
-        q_CKB: Q_c(s, a_k) of K actions drawn from the densities p, which may differ between k.
-        log_density_KB: log p(a_k | s), a constant.
-        data_q_CB: Q_c(s, a) of the data's action.
+    The K actions a_k are drawn from the densities p, which may differ between k. No gradient flows to the densities.
     """
     check_same_shape(q=q_CKB[0], log_density=log_density_KB)
     return (torch.logsumexp(q_CKB - log_density_KB.detach(), dim=1) - data_q_CB).mean(-1)
@@ -104,11 +81,6 @@ def temperature_error(log_alpha: Tensor, log_prob_B: Tensor, target_entropy: flo
     """Return -log alpha mean(log pi(a | s) + target entropy), the loss of alpha, the weight of the entropy.
 
     It raises alpha while the policy's entropy is below its target. Source: Haarnoja et al. 2018, arXiv:1812.05905, eq.
-    18, with log alpha instead of alpha, as in the authors' code.
-
-    Args:
-        log_alpha: the learned number, `[1]` or a scalar.
-        log_prob_B: log pi(a | s) of actions of the policy, a constant.
-        target_entropy: in nats.
+    18, with log alpha instead of alpha, as in the authors' code. The entropy is in nats, log pi a constant.
     """
     return -(log_alpha * (log_prob_B.detach() + target_entropy)).mean()

@@ -56,11 +56,8 @@ def fqf_calculate_fraction_loss(
 def quantile_loss(theta_BK: Tensor, target_BJ: Tensor, tau_BK: Tensor, kappa: float) -> Tensor:
     """Return sum_i mean_j |tau_i - 1{u_ij < 0}| L(u_ij), u_ij = target_j - theta_i, `[B]`.
 
-    Args:
-        theta_BK: quantiles of the return; the gradient flows through them.
-        target_BJ: quantiles of the target.
-        tau_BK: the probabilities of `theta_BK`.
-        kappa: L is the Huber loss, u^2 / 2 if |u| <= kappa, else kappa (|u| - kappa / 2); with 0, L(u) = |u|.
+    The gradient flows through the quantiles theta of the probabilities tau. L is the Huber loss, u^2 / 2 if |u| <=
+    kappa, else kappa (|u| - kappa / 2); with a kappa of 0, L(u) = |u|.
     """
     theta_BKJ, target_BKJ = torch.broadcast_tensors(theta_BK[..., None], target_BJ[:, None])
     weight_BKJ = (tau_BK[..., None] - (target_BKJ < theta_BKJ).to(theta_BK.dtype)).abs().detach()

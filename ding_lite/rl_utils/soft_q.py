@@ -34,15 +34,7 @@ def action_gap(q_BA: Tensor) -> Tensor:
 def epsilon_softmax(logit_NA: Tensor, epsilon: float, temperature: float | Tensor = 1.0) -> Tensor:
     """Return a sample of softmax(Q / temperature), or with probability epsilon a uniformly random action, by row.
 
-    An action whose value is -inf is forbidden, and never chosen.
-
-    Args:
-        logit_NA: action values Q, `[N, A]`.
-        epsilon: probability of a uniformly random action, in [0, 1].
-        temperature: above 0.
-
-    Returns:
-        Actions `[N]`, int64.
+    `logit_NA` are the action values Q. An action whose value is -inf is forbidden, and never chosen.
     """
     probability_NA = torch.softmax(logit_NA / temperature, dim=-1)
     allowed_NA = ~torch.isneginf(logit_NA)
@@ -58,13 +50,7 @@ def soft_policy_value(q: Tensor, logit: Tensor, alpha: Tensor | float) -> tuple[
 
     Source: Christodoulou 2019, arXiv:1910.07207, eq. 10.
 
-    Args:
-        q: `[..., A]`, Q(s, .).
-        logit: `[..., A]`, the logit of pi; an entry of -inf forbids an action.
-        alpha: weight of the entropy.
-
-    Returns:
-        V and the entropy H in nats, both `[...]`.
+    Returns V and the entropy H in nats, both `[...]`, of `q` and the logit of pi, both `[..., A]`.
     """
     check_same_shape(q=q, logit=logit)
     entropy_B = entropy(logit)

@@ -38,9 +38,9 @@ def vtrace_nstep_return(
         bootstrap_values: `[T+1, B]`, V(s_t).
         gamma: discount per env step.
         lambda_: 0 uses the temporal difference of one step, 1 those of the whole sequence.
-        next_value: see `vtrace_data` for this and the next two.
-        done: `[T, B]`.
-        traj_flag: `[T, B]`; it needs `next_value`.
+        next_value: see `vtrace_data` for this and the following, all `[T, B]`.
+        done: true where s_{t+1} is terminal.
+        traj_flag: it needs `next_value`.
     """
     value = bootstrap_values[:-1]
     check_same_shape(
@@ -69,15 +69,8 @@ def vtrace_advantage(
 ) -> Tensor:
     """Return the advantages rho_t (r_t + gamma (1 - done_t) v_{t+1} - V(s_t)), `[T, B]`, without gradient.
 
-    Args:
-        clipped_pg_rhos: `[T, B]`, min(rho_bar_pg, pi(a) / mu(a)).
-        reward: `[T, B]`.
-        return_: `[T, B]`, v_{t+1}: rows 1 to T - 1 of `vtrace_nstep_return`, then V of the state after the last step.
-        bootstrap_values: `[T, B]`, V(s_t).
-        gamma: discount per env step.
-        next_value: see `vtrace_data` for this and the next two; it replaces `return_` where traj_flag is set.
-        done: `[T, B]`.
-        traj_flag: `[T, B]`; it needs `next_value`.
+    `return_` is v_{t+1}: rows 1 to T - 1 of `vtrace_nstep_return`, then V of the state after the last step. Where
+    `traj_flag` is set, `next_value` replaces it. `bootstrap_values` `[T, B]` are V(s_t); for others see that function.
     """
     check_same_shape(
         reward=reward, return_=return_, value=bootstrap_values, rhos=clipped_pg_rhos,
@@ -158,14 +151,8 @@ def acer_trust_region_update(
 
     g - max(0, (g . pi_avg - delta) / (pi_avg . pi_avg)) pi_avg
 
-    Args:
-        actor_gradients: gradients `[T, B, A]` of each sample's loss, which is minimised, with respect to log pi.
-        target_logit: `[T, B, A]`, log pi of the learning policy. The result does not depend on it.
-        avg_logit: `[T, B, A]`, log pi_avg of the average policy.
-        trust_region_value: delta, the largest increase of the divergence per unit step.
-
-    Returns:
-        The changed gradients, of the same shapes.
+    The gradients `[T, B, A]` are those of each sample's loss, which is minimised, with respect to log pi. `avg_logit`
+    is log pi_avg. The result does not depend on `target_logit`, log pi. delta is the increase per unit step.
     """
     pi_avg = avg_logit.exp()
     square = pi_avg.square().sum(-1, keepdim=True)

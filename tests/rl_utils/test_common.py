@@ -1,11 +1,12 @@
-"""Sums of rewards and targets of values."""
+"""Sums of rewards, targets of values, and rescaled values."""
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import tensor
 
-from ding_lite.rl_utils import bootstrapped, discounts, nstep_sums
+from ding_lite.rl_utils import bootstrapped, discounts, nstep_sums, value_inv_transform, value_transform
 
 
 def test_sums_of_rewards_end_at_the_first_cut() -> None:
@@ -26,3 +27,16 @@ def test_a_target_is_the_reward_and_the_discounted_value_unless_the_episode_ende
     assert target.tolist() == [[6.0, 2.0], [11.0, 2.0]]
     (gradient,) = torch.autograd.grad(target.sum(), value)
     assert gradient.tolist() == [[0.5, 0.0], [0.5, 0.0]]
+
+
+def test_the_transform_by_hand() -> None:
+    # sqrt(4) - 1 + 0.01 * 3 = 1.03; sqrt(100) - 1 + 0.99 = 9.99; odd
+    torch.testing.assert_close(value_transform(tensor([3.0, -3.0, 99.0, 0.0])), tensor([1.03, -1.03, 9.99, 0.0]))
+    assert value_transform(tensor(3.0), 0.5).item() == pytest.approx(2.5)
+
+
+@pytest.mark.parametrize("eps", [1e-3, 1.0])
+def test_the_inverse_undoes_the_transform(eps: float) -> None:
+    x = torch.linspace(-500, 500, 101, dtype=torch.float64)
+    torch.testing.assert_close(value_inv_transform(value_transform(x, eps), eps), x)
+    torch.testing.assert_close(value_transform(value_inv_transform(x, eps), eps), x)

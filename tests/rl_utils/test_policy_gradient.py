@@ -6,7 +6,15 @@ import pytest
 import torch
 from torch import Tensor, tensor
 
-from ding_lite.rl_utils import gae, gae_data
+from ding_lite.rl_utils import (
+    calculate_kl_div,
+    gae,
+    gae_data,
+    generalized_lambda_returns,
+    kl_divergence,
+    log_prob,
+    multistep_forward_view,
+)
 from ding_lite.rl_utils.policy_gradient import first_episodes
 
 
@@ -75,3 +83,71 @@ def test_the_first_episodes_count_as_many_as_every_environment_has_ended(
 ) -> None:
     index = torch.tensor([t * 2 + n for t, n in ends], dtype=torch.int64)
     assert first_episodes(index, 4, 2).T.int().tolist() == expected
+
+
+VALUES = tensor([[5.0], [8.0], [4.0], [2.0]])  # V(s_0) to V(s_3)
+REWARDS = tensor([[1.0], [2.0], [3.0]])
+
+
+def test_a_terminal_state_ends_the_return() -> None:
+    # After the second step: 2 alone; before it 1 + (2/2 + 8/2) / 2 = 3.5.
+    done = tensor([[False], [True], [False]])
+    returns = generalized_lambda_returns(VALUES, REWARDS, 0.5, 0.5, done)
+    assert returns.flatten().tolist() == [3.5, 2.0, 4.0]
+    infinite = VALUES.clone()
+    infinite[2] = torch.inf
+    assert torch.isfinite(generalized_lambda_returns(infinite, REWARDS, 0.5, 0.5, done)).all()
+
+
+def naive_returns(value: Tensor, reward: Tensor, gamma: Tensor, lambda_: Tensor) -> Tensor:
+    """Return the mixture of all n-step returns, for one trajectory: value `[T+1]`, the rest `[T]`."""
+    steps, result = len(reward), []
+    for t in range(steps):
+        total, trace, discounted, discount = 0.0, 1.0, 0.0, 1.0
+        for k in range(t, steps):  # the return that bootstraps after step k
+            discounted += discount * float(reward[k])
+            discount *= float(gamma[k])
+            stop = 1.0 if k == steps - 1 else 1.0 - float(lambda_[k])
+            total += trace * stop * (discounted + discount * float(value[k + 1]))
+            trace *= float(lambda_[k])
+        result.append(total)
+    return tensor(result, dtype=torch.float64)
+
+
+def test_lambda_returns_are_a_mixture_of_all_n_step_returns() -> None:
+    gen = torch.Generator().manual_seed(0)
+    value_TB, reward_TB = (torch.randn(steps, 3, generator=gen, dtype=torch.float64) for steps in (8, 7))
+    gamma_TB, lambda_TB = torch.rand(2, 7, 3, generator=gen, dtype=torch.float64)
+    returns = multistep_forward_view(value_TB[1:], reward_TB, gamma_TB, lambda_TB)
+    for b in range(3):
+        parts = (part[:, b] for part in (value_TB, reward_TB, gamma_TB, lambda_TB))
+        torch.testing.assert_close(returns[:, b], naive_returns(*parts))
+
+
+def test_what_estimates_of_a_kl_and_their_gradients_are_in_the_mean() -> None:
+    """All actions once, weighted by their number times their probability under q, give exact means."""
+    gen = torch.Generator().manual_seed(0)
+    q, p = torch.randn(2, 5, generator=gen).double()
+    q.requires_grad_()
+    actions, rows = torch.arange(5), (q.expand(5, 5), p.expand(5, 5))
+    weight = 5 * q.detach().softmax(-1)
+
+    def gradient(loss: Tensor) -> Tensor:
+        return torch.autograd.grad(loss, q)[0]
+
+    forward, backward = kl_divergence(q, p), kl_divergence(p, q)
+    estimates = {
+        kind: calculate_kl_div(log_prob(rows[0], actions) - log_prob(rows[1], actions), kind, weight)
+        for kind in ("k1", "k2", "k3")
+    }
+    torch.testing.assert_close(estimates["k1"], forward)
+    torch.testing.assert_close(estimates["k3"], forward)
+    for kind, expected in (("k1", torch.zeros(5).double()), ("k2", gradient(forward)), ("k3", gradient(backward))):
+        torch.testing.assert_close(torch.autograd.grad(estimates[kind], q, retain_graph=True)[0], expected)
+
+
+def test_an_unknown_estimate_of_a_kl_is_refused() -> None:
+    with pytest.raises(ValueError, match="kl_type must be 'k1', 'k2' or 'k3', got 'k0'"):
+        calculate_kl_div(torch.zeros(2), "k0")
+    with pytest.raises(ValueError, match="the same shape"):
+        calculate_kl_div(torch.zeros(2), "k1", torch.ones(2, 1))

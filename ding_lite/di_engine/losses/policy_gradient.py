@@ -17,8 +17,7 @@ from torch import Tensor
 from ding_lite.rl_utils.common import check_same_shape, weighted_mean
 from ding_lite.rl_utils.distribution import Action, Logit, log_prob, log_prob_entropy, mode, sample
 from ding_lite.rl_utils.exploration import epsilon_at
-from ding_lite.rl_utils.policy_gradient import clipped_objective, squared_value_error
-from ding_lite.rl_utils.ppo import pretrained_kl
+from ding_lite.rl_utils.policy_gradient import clipped_objective, pretrained_kl, squared_value_error
 from ding_lite.rl_utils.vtrace import vtrace_advantage, vtrace_nstep_return
 
 pg_data = namedtuple("pg_data", "logit action return_ weight", defaults=[None])

@@ -13,9 +13,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ding_lite.rl_utils.common import check_same_shape, discounts, nstep_sums, pick, weighted_mean
-from ding_lite.rl_utils.lambda_returns import generalized_lambda_returns
-from ding_lite.rl_utils.rescaling import value_inv_transform, value_transform
+from ding_lite.rl_utils.common import (
+    check_same_shape,
+    discounts,
+    nstep_sums,
+    pick,
+    value_inv_transform,
+    value_transform,
+    weighted_mean,
+)
+from ding_lite.rl_utils.policy_gradient import generalized_lambda_returns
 from ding_lite.rl_utils.soft_q import LOWEST_LOG_POLICY, action_gap, soft_value
 
 Criterion = Callable[..., Tensor]

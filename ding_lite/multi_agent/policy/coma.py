@@ -32,7 +32,7 @@ from ding_lite.policy.common_keys import EPOCH_KEYS, LEARNING_RATE_KEYS, ROLLOUT
 from ding_lite.policy.sequences import by_environment, sequence_minibatches
 from ding_lite.rl_utils.common import pick, weighted_mean
 from ding_lite.rl_utils.distribution import log_prob_entropy, sample
-from ding_lite.rl_utils.lambda_returns import generalized_lambda_returns
+from ding_lite.rl_utils.policy_gradient import generalized_lambda_returns
 from ding_lite.torch_utils.minibatch import rank_sizes
 from ding_lite.torch_utils.normalizer import active_agents
 from ding_lite.utils.key import Key

@@ -115,7 +115,7 @@ class QMIXPolicy(RecurrentPolicy, DQNPolicy):
             _, target_q = self._unroll(self._target_model, batch, key)
         return rows, q[: cfg.unroll_len], next_q, target_q
 
-    def _mix(self, network: nn.Module, state: Tensor | None, **values: Tensor) -> Tensor:
+    def _mix(self, network: nn.Module, state: Tensor | None, **values: Any) -> Tensor:
         """Return what a network's mixers make of values of actions, such as Q_tot `[T, B]`."""
         total: Tensor = self._run(network, state, mode="mix", **values)["total_q"]
         return total

@@ -17,7 +17,7 @@ from ding_lite.policy.schedules import Schedules
 from ding_lite.policy.sequences import find_core
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.distribution import kl_divergence
-from ding_lite.rl_utils.ppo import pretrained_kl
+from ding_lite.rl_utils.policy_gradient import pretrained_kl
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.key import Key
 from ding_lite.utils.ranks.collectives import allreduce_data

@@ -8,7 +8,7 @@ steps and samples of
     w (Q(s_t, a_t) - y_t)^2,   y_t = h(r_t + g r_{t+1} + ... + g^{n-1} r_{t+n-1} + g^n h^-1(Q'(s_{t+n}, a*))),
 
 with discount g, target network Q', a* = argmax Q(s_{t+n}, .), the importance weight w of the sample (1 without
-`priority_IS_weight`) and the rescaling h of values, see `rl_utils/rescaling.py`; without `value_rescale` h(x) = x.
+`priority_IS_weight`) and the rescaling h of values, see `rl_utils/common.py`; without `value_rescale` h(x) = x.
 If the trajectory is cut within the n steps, the sum ends there. If it ended in a terminal state, the last term is 0; if
 it was truncated, s_{t+n} is the true final observation. The priority of a sequence is (eq. 1 of the paper)
 
@@ -27,8 +27,7 @@ from torch import Tensor
 from ding_lite.policy.common_keys import DQN_KEYS, LEARNING_RATE_KEYS, SPREAD_KEYS
 from ding_lite.policy.sequences import SEQUENCE_KEYS, RecurrentPolicy, learned_rows
 from ding_lite.policy.value.dqn import DQNPolicy
-from ding_lite.rl_utils.common import bootstrapped, pick, weighted_mean
-from ding_lite.rl_utils.rescaling import value_inv_transform, value_transform
+from ding_lite.rl_utils.common import bootstrapped, pick, value_inv_transform, value_transform, weighted_mean
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
 

@@ -40,8 +40,8 @@ from ding_lite.rl_utils import (
     value_inv_transform,
     value_transform,
 )
-from tests.rl_utils.test_lambda_returns import REWARD as REWARD_TB
-from tests.rl_utils.test_lambda_returns import VALUE
+from tests.rl_utils.test_policy_gradient import REWARDS as REWARD_TB
+from tests.rl_utils.test_policy_gradient import VALUES as VALUE
 
 Q, NEXT_Q = tensor([[1.0, 2.0], [3.0, 4.0]]), tensor([[10.0, 20.0], [30.0, 40.0]])
 V, NEXT_V = tensor([1.0, 4.0]), tensor([20.0, 30.0])  # of the actions 0 and 1, and of 1 and 0

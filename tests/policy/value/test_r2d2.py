@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ding_lite.rl_utils.rescaling import value_inv_transform, value_transform
+from ding_lite.rl_utils.common import value_inv_transform, value_transform
 from ding_lite.utils.registry import BUFFER_REGISTRY
 from ding_lite.utils.tree import tree_map
 from tests.policy.helpers import target_of
