@@ -172,7 +172,6 @@ ALGORITHMS = {
         targets_every=2,
         small="",
         refused=("action_space=hybrid | policy 'td3' expects Box actions, got 'hybrid': use",),
-        tests="policy/continuous/test_ddpg.py",
     ),
     "recurrent_td3": Algorithm(short=SEQUENCES, cases=(PRIORITY,), targets_every=2),
     "ddpg": Algorithm(small="collect.noise_type=ou"),

@@ -9,8 +9,6 @@ from ding_lite.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ding_lite.model.bdq import BDQ as BDQ
-    from ding_lite.model.discrete_qac import ACER as ACER
-    from ding_lite.model.discrete_qac import DiscreteQAC as DiscreteQAC
     from ding_lite.model.distributional import C51DQN as C51DQN
     from ding_lite.model.distributional import FQF as FQF
     from ding_lite.model.distributional import IQN as IQN
@@ -34,11 +32,13 @@ if TYPE_CHECKING:
     from ding_lite.model.q_learning import DiscreteHead as DiscreteHead
     from ding_lite.model.q_learning import DuelingHead as DuelingHead
     from ding_lite.model.q_learning import ValueNetwork as ValueNetwork
+    from ding_lite.model.qac import ACER as ACER
     from ding_lite.model.qac import EDAC as EDAC
     from ding_lite.model.qac import QAC as QAC
     from ding_lite.model.qac import QACDIST as QACDIST
     from ding_lite.model.qac import QVAC as QVAC
     from ding_lite.model.qac import ContinuousQAC as ContinuousQAC
+    from ding_lite.model.qac import DiscreteQAC as DiscreteQAC
     from ding_lite.model.qac import QACEnsemble as QACEnsemble
     from ding_lite.model.qac import QACQuantile as QACQuantile
     from ding_lite.model.recurrent import DRQN as DRQN

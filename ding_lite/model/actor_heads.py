@@ -27,8 +27,8 @@ class GaussianHead(nn.Module):
     Args:
         sizes: number of features, sizes of the hidden layers, D.
         sigma_type: 'independent': learned parameters that do not depend on the observation; 'conditioned': computed
-            from the features, like mu; 'fixed': a constant.
-        fixed_sigma_value: the constant.
+            from the features, like mu; 'fixed': the constant `fixed_sigma_value`.
+        fixed_sigma_value: see above.
         bound_type: 'tanh' keeps mu between -1 and 1; None: no bound.
         **layers: activation and normalisation, see `MLP`.
     """
@@ -76,12 +76,7 @@ class HybridHead(nn.Module):
 
 
 class BranchesHead(nn.Module):
-    """Maps features to a logit for each branch of a multi-discrete action.
-
-    Args:
-        mlp: maps features to D A numbers.
-        options: number of options of each branch; A is the largest.
-    """
+    """Maps features to a logit for each branch, with these numbers of options; `mlp` returns D A numbers."""
 
     lacking: Tensor
 
@@ -112,11 +107,11 @@ def create_actor_head(
         inner: number of features, then the sizes of the hidden layers.
         action_shape: A for 'discrete'; a list of each branch's options for 'multi_discrete'; D for 'continuous'; for
             'hybrid' a dict of A and D, under DI-engine's keys `action_type_shape` and `action_args_shape`.
-        action_space: 'discrete', 'multi_discrete', 'continuous' or 'hybrid'. As in DI-engine, 'discrete' with a list of
-            several numbers is 'multi_discrete'.
+        action_space: one of `ACTION_SPACES`. As in DI-engine, 'discrete' with a list of several numbers is
+            'multi_discrete'.
         sigma_type: see `GaussianHead` for this and the following.
-        fixed_sigma_value: a constant.
-        bound_type: 'tanh' or None.
+        fixed_sigma_value: see there.
+        bound_type: see there.
         **layers: activation and normalisation.
     """
     check_choice("action_space", action_space, ACTION_SPACES)

@@ -21,12 +21,8 @@ def with_arguments_of(cls: Any, without: Sequence[str] = ()) -> Callable[[F], F]
     """Return a decorator of a constructor that passes arguments on to the constructor of `cls` by `**options`.
 
     The decorator changes only what `inspect.signature`, `typing.get_type_hints` and `help` show: in the place of
-    `*args` and `**options` the arguments of `cls`, with their types and explanations. The check of a config and the
-    config reference read them.
-
-    Args:
-        cls: the other class.
-        without: arguments of `cls` that are not passed on.
+    `*args` and `**options` the arguments of `cls` that are not in `without`, with their types and explanations. The
+    check of a config and the config reference read them.
     """
 
     def show(init: F) -> F:
@@ -71,13 +67,9 @@ def hybrid_sizes(action_shape: Any) -> tuple[int, int]:
 
 
 def check_choice(key: str, value: str | None, choices: Sequence[str | None], elsewhere: Mapping[str, str] = {}) -> None:
-    """Check an argument of a model.
+    """Raise `ConfigError` if a key of `policy.model` has none of the allowed values.
 
-    Args:
-        key: its name in `policy.model`.
-        value: its value in the config.
-        choices: the allowed values.
-        elsewhere: values that other classes take, and a sentence that says which.
+    `elsewhere` has values that other classes take, and a sentence that says which.
     """
     if value not in choices:
         words = [choice for choice in choices if choice is not None]

@@ -62,12 +62,8 @@ class QuantileHead(nn.Module):
     at e = 0, which adds a constant, as b_j does.
 
     Args:
-        hidden_size: size of the hidden layers of f.
-        output_size: A.
-        layer_num: hidden layers of f before the output.
         quantile_embedding_size: E.
-        input_size: H, if it is not `hidden_size`.
-        **options: see `DiscreteHead`.
+        **options: see `DiscreteHead`, for f.
     """
 
     @with_arguments_of(DiscreteHead)

@@ -32,8 +32,8 @@ def create_encoder(
     Args:
         obs_shape: length of a vector, or (channels, height, width) of an image, or a dict of shapes. The encoder does
             not see a part `action_mask`; if there is only one other part, it gets the encoder of its shape.
-        hidden_size_list: sizes of the layers, see `MLP` and `ConvEncoder`; the last one is the number of features.
-            Without layers, vectors are the features themselves.
+        hidden_size_list: sizes of the layers; the last one is the number of features. Without layers, vectors are the
+            features themselves.
         activation: see `Activation`.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.
         norm_type: normalisation of the dense layers, see `with_norm`.
@@ -71,14 +71,7 @@ def named_encoder(
     observations `[B, ...]` to features `[B, hidden_size_list[-1]]`. If it has the attribute `obs_dims`, 1 for vectors
     or 3 for images, it encodes observations with that many dimensions and, in a dict of observations, the parts that
     have them. The other parts get the encoder of their shape. Without the attribute, it encodes whatever the
-    observation is.
-
-    Args:
-        encoder: a name; or a dict of `type`, the name, and options of the class.
-        obs_shape: see `create_encoder` for this and the following.
-        hidden_size_list: in the order that the class determines.
-        activation: its name.
-        norm_type: passed to a class that has this argument, unless it is one of the options.
+    observation is. `norm_type` is passed to a class that has this argument, unless it is one of the options.
     """
     options = {"type": encoder} if isinstance(encoder, str) else dict(encoder or {})
     name = options.pop("type", "")
@@ -146,10 +139,7 @@ def _zeros(obs_shape: ObsShape) -> Any:
 
 
 def unmasked_shape(obs_shape: Mapping[str, Any]) -> tuple[str | None, Any]:
-    """Return what an encoder sees of a dict of shapes with `action_mask`: the only other part and its key, or a dict.
-
-    The key is None if there are several other parts.
-    """
+    """Return key and shape of the only other part than `action_mask` of a dict; of several, None and their dict."""
     parts = {key: shape for key, shape in obs_shape.items() if key != MASK}
     if not parts:
         raise ConfigError("The observations are a Dict with an action_mask alone: expected another part to learn from.")
@@ -157,12 +147,7 @@ def unmasked_shape(obs_shape: Mapping[str, Any]) -> tuple[str | None, Any]:
 
 
 class UnmaskedEncoder(nn.Module):
-    """Encodes a dict of observations without its `action_mask`.
-
-    Args:
-        encoder: the encoder of the other parts.
-        key: the key of the only other part, which the encoder takes without a dict; None: there are several.
-    """
+    """Encodes a dict of observations without its `action_mask`; of a single other part, `key`, without the dict."""
 
     def __init__(self, encoder: nn.Module, key: str | None) -> None:
         super().__init__()
@@ -178,15 +163,8 @@ class UnmaskedEncoder(nn.Module):
 class DictEncoder(nn.Module):
     """Encodes each part of a dict of vectors, images and further dicts, and joins their features with a dense layer.
 
-    Parts of an observation that have no shape are ignored.
-
-    Args:
-        obs_shape: the shape of each part.
-        hidden_size_list: sizes of the layers of each part's encoder; the last one is also F. Without layers, the
-            features are the vectors themselves, concatenated.
-        activation: see `Activation`.
-        encoders: names of the parts' encoders, see `named_encoder`; the other parts get the encoder of their shape.
-        norm_type: normalisation of the dense layers, see `with_norm`.
+    Parts of an observation that have no shape are ignored. Without layers, the features are the vectors themselves,
+    concatenated. `encoders` names encoders of parts, see `named_encoder`; the others get the encoder of their shape.
     """
 
     def __init__(

@@ -54,13 +54,10 @@ class Layer(nn.Module):
         self.gate_attention, self.gate_mlp = Gate(size, gate_bias), Gate(size, gate_bias)
 
     def forward(self, x_BJH: Tensor, wave_OH: Tensor, distance_TJ: Tensor, allowed_BTJ: Tensor) -> Tensor:
-        """Return the outputs `[B, T, H]` of the last T rows.
+        """Return the outputs `[B, T, H]` of the last T rows of the inputs, memory first.
 
-        Args:
-            x_BJH: the layer's inputs, memory first.
-            wave_OH: an encoding of each distance between two rows.
-            distance_TJ: how many rows before row t row j is; clamped to 0..M.
-            allowed_BTJ: whether row t attends to row j.
+        `wave_OH` encodes each distance between two rows, `distance_TJ` is that of rows t and j, clamped to 0..M, and
+        `allowed_BTJ` says whether row t attends to row j.
         """
         norm_BJH, x_BTH = self.norm_attention(x_BJH), x_BJH[:, -len(distance_TJ) :]
         key_BJAD, value_BJAD = (part.unflatten(-1, self._split) for part in self.key_value(norm_BJH).chunk(2, -1))

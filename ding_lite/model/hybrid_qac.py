@@ -31,12 +31,7 @@ class HybridCritic(nn.Module):
         self.network, self._num_types = network, num_types
 
     def forward(self, obs: Tensor, action: dict[str, Tensor]) -> Tensor:
-        """Return values `[C, B]`.
-
-        Args:
-            obs: observations `[B, ...]`.
-            action: `action_type`, probabilities `[B, K]` or the numbers of types `[B]`, and `action_args` `[B, D]`.
-        """
+        """Return values `[C, B]`; `action_type` has probabilities `[B, K]` or the numbers of types `[B]`."""
         kind, args_BD = action["action_type"], action["action_args"]
         if not kind.is_floating_point():
             kind = nn.functional.one_hot(kind, self._num_types)
@@ -83,12 +78,7 @@ class HybridQAC(ActorCritic):
         return {"logit": output["action_type"], "action_args": output["action_args"]}
 
     def compute_critic(self, inputs: dict[str, Any]) -> dict[str, Tensor]:
-        """Return a dict with `q_value` `[C, B]`.
-
-        Args:
-            inputs: `obs` `[B, ...]`; `logit` `[B, K]`, whose softmax is p; `action`, a dict with `action_args`
-                `[B, D]`.
-        """
+        """Return a dict with `q_value` `[C, B]`, for `obs`, `logit`, whose softmax is p, and x in `action`."""
         action = {"action_type": inputs["logit"].softmax(-1), "action_args": inputs["action"]["action_args"]}
         return {"q_value": self.critic(inputs["obs"], action=action)}
 
@@ -96,12 +86,9 @@ class HybridQAC(ActorCritic):
 class ArgumentQNetwork(nn.Module):
     """Q(s, k, x) of all action types k, given the arguments x of all types.
 
-    Args:
-        encoder: maps observations to features.
-        head: maps features and arguments, concatenated, to K values.
-        mask: `[K, D]`, 1 where an argument belongs to a type. With it, the network is applied once for each type, and
-            the arguments of other types are 0 (multi-pass, Bester et al. 2019, arXiv:1905.04388). None: the value of a
-            type may depend on all arguments.
+    The head maps features and arguments, concatenated, to K values. `mask` `[K, D]` is 1 where an argument belongs to a
+    type: the head is then applied once for each type, and the arguments of other types are 0 (multi-pass, Bester et al.
+    2019, arXiv:1905.04388). None: the value of a type may depend on all arguments.
     """
 
     mask: Tensor | None
@@ -130,8 +117,6 @@ class PDQN(ActorCritic):
 
     Args:
         action_shape: a dict of K and D, under `action_type_shape` and `action_args_shape`.
-        encoder_hidden_size_list: sizes of the layers of the encoders, one encoder for the values and one for the
-            arguments; for images three convolutions' channels, then the dense layer's size.
         dueling: compute the values from a state value and advantages, see `DuelingHead`.
         head_hidden_size: size of the hidden layers of each head; None: the number of the head's inputs.
         head_layer_num: hidden layers in each head before its output.

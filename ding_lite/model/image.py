@@ -23,10 +23,7 @@ CONVOLVE_DENSE = torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
 class _DenseByConvolution(torch.autograd.Function):
-    """A dense layer over an image, computed as a convolution.
-
-    On a CPU with AVX-512 this is faster than a matrix product, except for the gradient of the weight.
-    """
+    """A dense layer over an image as a convolution, but not for the gradient of the weight, see `CONVOLVE_DENSE`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

@@ -30,8 +30,8 @@ def obey_mask(logit: Logit, obs: Any) -> Logit:
 
     Args:
         logit: `[..., A]`, or a dict of `branches` `[..., D, A]`.
-        obs: observations `[..., ]`. If they are a dict with `action_mask`, `[..., A]` or `[..., D, A]`, actions for
-            which it is 0 or False are forbidden. Otherwise the logit is returned unchanged.
+        obs: the observations. If they are a dict with `action_mask`, shaped like the logit, actions for which it is 0
+            or False are forbidden.
     """
     mask_XA = find_mask(obs)
     if mask_XA is None:
@@ -56,13 +56,7 @@ def allowed_actions(mask_XA: Tensor) -> Tensor:
 
 
 def allowed_mean(advantage: Tensor, mask_XA: Tensor | None, dim: int = -1) -> Tensor:
-    """Return the mean of advantages over the actions that a mask allows, with the dimensions of the advantages.
-
-    Args:
-        advantage: `[..., A]`, or `[..., A, K]` with K numbers for each action.
-        mask_XA: the mask; None allows all.
-        dim: the dimension of the actions.
-    """
+    """Return the mean over the actions at `dim`, which stays, that a mask allows; None: over all."""
     if mask_XA is None:
         return advantage.mean(dim, keepdim=True)
     allowed = allowed_actions(mask_XA)[(..., *[None] * (-1 - dim))]

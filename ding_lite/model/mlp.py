@@ -30,12 +30,9 @@ def find_activation(activation: Activation) -> Callable[[Tensor], Tensor]:
 
 
 def with_norm(layer: nn.Module, size: int, norm_type: str | None) -> nn.Module:
-    """Return a layer followed by the normalisation of its output, which precedes the activation.
+    """Return a layer, followed by the normalisation of its `size` outputs, which precedes the activation.
 
-    Args:
-        layer: a layer without activation.
-        size: number of its output features.
-        norm_type: 'LN': layer normalisation (Ba et al. 2016, arXiv:1607.06450); None: the layer itself.
+    'LN' is layer normalisation (Ba et al. 2016, arXiv:1607.06450); None: the layer itself.
     """
     check_norm_type(norm_type)
     return layer if norm_type is None else nn.Sequential(layer, nn.LayerNorm(size))

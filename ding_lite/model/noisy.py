@@ -72,13 +72,9 @@ def exploring(layers: Sequence[NoisyLinear]) -> Iterator[None]:
 
 
 def request_noise(policy: EasyDict, default_type: str) -> None:
-    """With `noisy_net`, set `noise=True` in the model's config if the model's class takes this argument.
+    """With `noisy_net`, set `noise=True` in `policy.model` if the model's class takes this argument.
 
     A class without the argument may use noisy layers all the same; `check_noisy` checks the model that it creates.
-
-    Args:
-        policy: the compiled `cfg.policy`; its `model` is changed in place.
-        default_type: registered name of the model if `model` names none.
     """
     if not policy.get("noisy_net"):  # a policy may lack the key
         return
@@ -99,10 +95,7 @@ def check_noisy(policy: EasyDict, module: nn.Module) -> None:
 
 
 def draw_noise(module: nn.Module, batch_size: int) -> Noise:
-    """Return the noise of one forward pass of a module with `batch_size` samples, by the names of its noisy layers.
-
-    It is drawn with torch's global generator, layer by layer in the order in which the module registered them.
-    """
+    """Return the noise of one forward pass, from torch's global generator, by the names of the noisy layers."""
     return {name: layer.draw_noise(batch_size) for name, layer in noisy_layers(module).items()}
 
 

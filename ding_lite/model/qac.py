@@ -1,8 +1,8 @@
-"""Actor-critic networks whose critics estimate Q(s, a).
+"""Actor-critic networks whose critics estimate Q(s, a), or Q(s, .) of discrete actions.
 
-Shapes: B samples, D dimensions of an action, C critics (2 if twin), K atoms of a distribution, `...` any leading
-dimensions, for example several actions per state. `actor`, `critic` and `value` share no parameters, so each can have
-its own optimizer.
+Shapes: B samples, D dimensions of an action, A discrete actions, C critics (2 if twin), K atoms of a distribution,
+`...` any leading dimensions, for example several actions per state. `actor`, `critic` and `value` share no parameters,
+so each can have its own optimizer.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class CriticNetwork(nn.Module):
 
     Args:
         encoder: maps observations to features.
-        sizes: number of features, plus D if there are actions; then the sizes of a critic's hidden layers.
+        sizes: number of features, plus D if there are actions; then the sizes of the hidden layers.
         num: C.
         num_values: K, if a critic returns the values of K discrete actions, or K quantiles; None: it returns a value.
         **layers: activation and normalisation, see `MLP`.
@@ -208,14 +208,7 @@ class QACQuantile(QACEnsemble):
 
 
 class DistributionalCritic(nn.Module):
-    """A critic that predicts a distribution of the return, at atoms that are equally spaced.
-
-    Args:
-        encoder: maps observations to features.
-        sizes: number of features plus D, then the sizes of the hidden layers.
-        atoms: the smallest atom, the largest one, and K.
-        **layers: activation and normalisation, see `MLP`.
-    """
+    """A critic as `CriticNetwork`, of a distribution; `atoms` are the smallest return, the largest one, and K."""
 
     def __init__(
         self, encoder: nn.Module, sizes: Sequence[int], atoms: tuple[float, float, int], **layers: Any
@@ -225,11 +218,7 @@ class DistributionalCritic(nn.Module):
         self.head = MLP([*sizes, atoms[-1]], output=True, **layers)
 
     def forward(self, obs: Tensor, action: Tensor) -> dict[str, Tensor]:
-        """Return the critic's output for observations `[B, ...]` and actions `[..., B, D]`.
-
-        Returns:
-            `logit` `[..., B, K]`, whose softmax is the distribution, and its mean `q_value` `[..., B]`.
-        """
+        """Return `logit` `[..., B, K]`, whose softmax is the distribution, and its mean `q_value` `[..., B]`."""
         x = self.encoder(obs)
         logit = self.head(torch.cat([x.expand(*action.shape[:-1], -1), action], dim=-1))
         atom_K = torch.linspace(*self._atoms, dtype=logit.dtype, device=logit.device)
@@ -271,3 +260,65 @@ class QACDIST(QAC):
         """Return `q_value` `[..., B]` and `distribution` `[..., B, K]`; arguments as for `QAC`."""
         output = self.critic(inputs["obs"], action=inputs["action"])
         return {"q_value": output["q_value"], "distribution": output["logit"].softmax(-1)}
+
+
+@MODEL_REGISTRY.register("discrete_qac")
+class DiscreteQAC(ActorCritic):
+    """An actor and critics Q(s, .) for discrete actions.
+
+    Args:
+        action_shape: A.
+        twin_critic: two critics instead of one.
+        **options: see `ActorCritic`.
+    """
+
+    @with_arguments_of(ActorCritic)
+    def __init__(
+        self,
+        obs_shape: ObsShape,
+        action_shape: ActionShape,
+        twin_critic: bool = False,
+        *args: Any,
+        **options: Any,
+    ) -> None:
+        super().__init__(obs_shape, *args, **options)
+        number, encoders = single_size(action_shape), [self.new_encoder() for _ in range(2)]
+        actor_sizes, critic_sizes = [self.size, *self.actor_sizes, number], [self.size, *self.critic_sizes]
+        self.actor = ActorNetwork(encoders[0], MLP(actor_sizes, output=True, **self.layer_options))
+        self.critic = CriticNetwork(encoders[1], critic_sizes, 1 + twin_critic, number, **self.layer_options)
+
+    def compute_actor(self, obs: Tensor) -> dict[str, Tensor]:
+        """Return a dict with `logit` `[B, A]`."""
+        return {"logit": self.actor(obs)}
+
+    def compute_critic(self, obs: Tensor) -> dict[str, Tensor]:
+        """Return a dict with `q_value` `[C, B, A]`."""
+        return {"q_value": self.critic(obs)}
+
+
+@MODEL_REGISTRY.register("acer")
+class ACER(DiscreteQAC):
+    """The network of ACER: a policy over discrete actions, and Q(s, .), each with its own encoder.
+
+    Args:
+        actor_head_layer_num: hidden layers in the policy's head before its output.
+        critic_head_layer_num: hidden layers in the critic's head before its output; None: 1.
+        **options: see `DiscreteQAC`.
+    """
+
+    first_layers: ClassVar[int] = 0
+
+    @with_arguments_of(DiscreteQAC, without=("twin_critic",))
+    def __init__(
+        self,
+        obs_shape: ObsShape,
+        action_shape: ActionShape,
+        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        **options: Any,
+    ) -> None:
+        options["encoder_hidden_size_list"] = encoder_hidden_size_list
+        super().__init__(obs_shape, action_shape, twin_critic=False, **options)
+
+    def compute_critic(self, obs: Tensor) -> dict[str, Tensor]:
+        """Return a dict with `q_value` `[B, A]`."""
+        return {"q_value": self.critic(obs)[0]}

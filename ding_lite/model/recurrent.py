@@ -127,19 +127,14 @@ class RecurrentCore(nn.Module):
         episode_start_TB: Tensor | None = None,
         place_K: Tensor | None = None,
     ) -> tuple[Tensor, State, State | None]:
-        """Run over T rows. It computes in the type of its parameters, even under autocast.
+        """Run over T rows, see `run_core`. It computes in the type of its parameters, even under autocast.
 
         If no episode starts after the first row, torch runs over the whole sequence in one call. Otherwise, and in a
         compiled loss, it takes single steps. On a GPU this decision waits for `episode_start_TB`.
 
-        Args:
-            x_TBF: the features.
-            prev_state: the state before the first row; None: zeros.
-            episode_start_TB: true where an episode starts: the state before the row is set to zero. None: nowhere.
-            place_K: places `t * B + b` of rows after which the state is needed; None: none.
-
         Returns:
-            The outputs `[T, B, H]`, the state `[B, H]` after the last row, and the states `[K, H]` at the places.
+            The outputs `[T, B, H]`, the state `[B, H]` after the last row, and the states `[K, H]` after those at
+            `place_K`.
         """
         with torch.autocast(x_TBF.device.type, enabled=False):
             x_TBF = x_TBF.to(next(self.parameters()).dtype)
@@ -177,12 +172,9 @@ class RecurrentCore(nn.Module):
 
 
 def create_core(size: int, lstm_type: LSTMType | None, memory: CoreChoice) -> RecurrentCore | GTrXL:
-    """Return the recurrent core of a network.
+    """Return the recurrent core of a network, with `size` features of a row and of the output.
 
-    Args:
-        size: features of a row, and of the output.
-        lstm_type: see `RecurrentCore`; None: 'normal'.
-        memory: 'gtrxl', or a dict of `type` and options of `GTrXL`, for that core; None: one with `lstm_type`.
+    `memory` is 'gtrxl', or a dict of `type` and options of `GTrXL`; None: a `RecurrentCore`, by default 'normal'.
     """
     if memory is None:
         return RecurrentCore(size, size, lstm_type or "normal")
@@ -206,15 +198,15 @@ def run_core(
     episode_start: Tensor | None = None,
     final_index: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, dict[str, State]]:
-    """Run the encoder and the core of a network over sequences of observations.
+    """Run the encoder and the core of a network over sequences of observations `[T, B, ...]`.
 
     Args:
         encoder: maps observations `[M, ...]` to features.
         core: the recurrent core.
-        obs: `[T, B, ...]`, or a nested dict of these.
+        obs: the observations.
         prev_state: the state `[B, ...]` before the first row; None: zeros.
-        episode_start: `[T, B]`, true where an episode starts; None: nowhere.
-        final_index: `[K]`, places `t * B + b` after which the state is needed; None: none.
+        episode_start: `[T, B]`, true where an episode starts, and the state becomes zero; None: nowhere.
+        final_index: `[K]`, places `t * B + b` of rows after which the state is needed; None: none.
 
     Returns:
         The outputs of the core and the features of the encoder, both `[T, B, ...]`, and the states by name:
@@ -242,9 +234,8 @@ def unroll(run: Callable[..., dict[str, Any]], key: str, batch: dict[str, Any]) 
     Args:
         run: runs the network, with the arguments of `run_core` from `obs` on.
         key: the output to return for the successors.
-        batch: `obs` `[T, B, ...]`, `last_obs` `[B, ...]`, `prev_state` `[B, ...]`, `episode_start` `[T, B]`, and
-            `final_obs` `[K, ...]`, `final_index` `[K]` if trajectories were truncated, see
-            `worker/replay/sequence.py`. Negative places, of rows before the first one, are left out.
+        batch: sequences, see `worker/replay/sequence.py`. Negative places in `final_index`, of rows before the first
+            one, are left out.
 
     Returns:
         The outputs of the rows `[T, B, ...]`, and the output `key` of their successors, `[T, B, ...]`, detached.
@@ -304,13 +295,7 @@ class DRQN(ValueNetwork):
         self.head = head(output_size=single_size(action_shape), **self.head_options)
 
     def forward(self, obs: Tensor, **sequence: Any) -> dict[str, Any]:
-        """Return `logit` `[T, B, A]`, the action values, and states, for observations `[T, B, ...]`.
-
-        Args:
-            obs: sequences of observations.
-            **sequence: the state before them, and where episodes start, see `run_core`, which also describes the
-                states in the result.
-        """
+        """Return `logit` `[T, B, A]`, the action values, and states, for observations `[T, B, ...]`, see `run_core`."""
         y_TBH, x_TBF, states = run_core(self.encoder, self.core, obs, **sequence)
         logit_TBA = self._values(y_TBH + x_TBF if self._res_link else y_TBH, obs)
         return {"logit": obey_mask(logit_TBA, obs), **states}

@@ -18,13 +18,7 @@ from ding_lite.utils.registry import MODEL_REGISTRY
 
 
 class SequenceEncoder(nn.Module):
-    """An encoder and a recurrent core, which turn sequences of observations into features.
-
-    Args:
-        encoder: maps observations to F features.
-        core: maps sequences of features to features.
-        owner: the network that has this memory, 'actor' or 'critic'.
-    """
+    """An encoder and a recurrent core, which turn sequences of observations into features for 'actor' or 'critic'."""
 
     def __init__(self, encoder: nn.Module, core: RecurrentCore | GTrXL, owner: str) -> None:
         super().__init__()

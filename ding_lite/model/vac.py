@@ -215,10 +215,7 @@ def init_orthogonal(model: nn.Module, actor_head: nn.Module, gains: Mapping[nn.M
     Weights are orthogonal with gain sqrt 2, and biases zero. The last layers of the policy have gain 0.01, so that all
     actions are nearly equally likely at first. log sigma starts at -0.5.
 
-    Args:
-        model: the network.
-        actor_head: the part of it whose last layers return the policy's logit.
-        gains: gains of other layers.
+    `actor_head` is the part whose last layers return the policy's logit, and `gains` has the gains of other layers.
     """
     gains = {mlp[-1]: 0.01 for mlp in actor_head.modules() if isinstance(mlp, MLP)} | dict(gains)
     for layer in model.modules():

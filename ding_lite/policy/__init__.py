@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from ding_lite.policy.base import create_policy as create_policy
     from ding_lite.policy.continuous.d4pg import D4PGPolicy as D4PGPolicy
     from ding_lite.policy.continuous.ddpg import DDPGPolicy as DDPGPolicy
+    from ding_lite.policy.continuous.ddpg import TD3Policy as TD3Policy
     from ding_lite.policy.continuous.paddpg import PADDPGPolicy as PADDPGPolicy
     from ding_lite.policy.continuous.recurrent import RecurrentSACPolicy as RecurrentSACPolicy
     from ding_lite.policy.continuous.recurrent import RecurrentTD3Policy as RecurrentTD3Policy
     from ding_lite.policy.continuous.redq import REDQPolicy as REDQPolicy
     from ding_lite.policy.continuous.sac import SACPolicy as SACPolicy
-    from ding_lite.policy.continuous.td3 import TD3Policy as TD3Policy
     from ding_lite.policy.continuous.tqc import TQCPolicy as TQCPolicy
     from ding_lite.policy.policy_gradient.a2c import A2CPolicy as A2CPolicy
     from ding_lite.policy.policy_gradient.acer import ACERPolicy as ACERPolicy

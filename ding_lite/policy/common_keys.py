@@ -300,11 +300,7 @@ WIDE_HEAD_KEYS: dict[str, Any] = dict(
 
 
 def check_common_keys(cfg: EasyDict, defaults: EasyDict) -> None:
-    """Check the keys of `cfg.policy` that several policies have, and those of a reward model's optimizer.
-
-    Raises:
-        ConfigError: a value is unknown, out of range, or contradicts another one.
-    """
+    """Raise `ConfigError` if keys that several policies have, or those of a reward model's optimizer, contradict."""
     policy, learn = cfg.policy, cfg.policy.learn
     check_data_parallel(policy, defaults.ddp)
     check_optimizer("policy.learn", learn, defaults.learn)
@@ -318,11 +314,7 @@ def check_common_keys(cfg: EasyDict, defaults: EasyDict) -> None:
 
 
 def check_data_parallel(policy: EasyDict, defaults: EasyDict) -> None:
-    """Check `data_parallel`, `ddp` and `compile` of `cfg.policy`.
-
-    Raises:
-        ConfigError: a value has no effect, contradicts another one, or needs a GPU or a newer torch.
-    """
+    """Raise `ConfigError` if `data_parallel`, `ddp` or `compile` have no effect, or need a GPU or a newer torch."""
     ddp = policy.ddp
     if policy.compile and "isolate_recompiles" not in inspect.signature(torch.compile).parameters:
         raise ConfigError(f"policy.compile=True needs torch 2.13 or newer, got {torch.__version__}: update torch.")
@@ -362,16 +354,7 @@ def check_data_parallel(policy: EasyDict, defaults: EasyDict) -> None:
 
 
 def check_actors(policy: EasyDict, replays: bool, allows_lag: bool) -> None:
-    """Check the keys of actors in `cfg.policy`, see `ACTOR_KEYS`.
-
-    Args:
-        policy: the policy's config.
-        replays: whether the policy learns from replay.
-        allows_lag: see `Policy.allows_lag`.
-
-    Raises:
-        ConfigError: actors cannot play for the policy, or not with this lag.
-    """
+    """Raise `ConfigError` if actors cannot play for a policy, or not with this lag, see `Policy.allows_lag`."""
     collect = policy.collect
     if not replays and collect.get("n_episode") is not None:
         raise ConfigError(

@@ -26,14 +26,10 @@ class Schedules:
     copy. Before every collect and every learner iteration, the numbers in it are set to what the schedules say. A run
     without schedules only counts, so that it may be resumed with one: its policy reads the compiled config itself.
 
-    Args:
-        cfg: the compiled `cfg.policy`.
-        policy_cls: the policy's class, which declares the keys.
-        device: where to keep a number that a compiled or captured loss may read, as a tensor, which is then filled:
-            such a loss treats other numbers as constants.
-
     Attributes:
-        cfg: the config for the policy to read; `cfg` itself if it has no schedules.
+        cfg: the config for the policy to read; the compiled `cfg.policy` itself if it has no schedules. A number that a
+            compiled or captured loss may read is a tensor, which is then filled: such a loss treats other numbers as
+            constants.
         figures: the current numbers, for the log.
     """
 

@@ -148,16 +148,10 @@ def by_environment(rows: dict[str, Any]) -> dict[str, Any]:
 
 
 def sequence_minibatches(samples_N: dict[str, Any], batch_size: int, sizes: list[int]) -> list[dict[str, Any]]:
-    """Return minibatches of whole sequences.
+    """Return minibatches of whole sequences, of what `by_environment` returned and N of every rank.
 
-    Args:
-        samples_N: what `by_environment` returned.
-        batch_size: approximate number of env steps per rank and minibatch.
-        sizes: N of every rank.
-
-    Returns:
-        Dicts with `obs` `[T, B, ...]`, `prev_state` `[B, ...]` and `episode_start` `[T, B]`; all others are `[T B,
-        ...]`, including `weight` if the sizes of the ranks differ.
+    They have about `batch_size` env steps per rank; `obs` is `[T, B, ...]`, `prev_state` `[B, ...]` and
+    `episode_start` `[T, B]`; all others are `[T B, ...]`, including `weight` if the sizes of the ranks differ.
     """
     n_step, batches = samples_N["episode_step"].shape[1], []
     for part in minibatches(samples_N, max(1, round(batch_size / n_step)), sizes):

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model.arguments import ObsShape, with_arguments_of
-from ding_lite.model.discrete_qac import DiscreteQAC
 from ding_lite.model.encoders import UnmaskedEncoder, create_encoder, feature_size
 from ding_lite.model.mlp import MLP
-from ding_lite.model.qac import ActorNetwork, CriticNetwork
+from ding_lite.model.qac import ActorNetwork, CriticNetwork, DiscreteQAC
 from ding_lite.model.recurrent import create_core
 from ding_lite.model.vac import VAC, ActorCritic, init_orthogonal
 from ding_lite.multi_agent.model.agents import agent_shape, needed, of_agent
@@ -123,7 +122,6 @@ class HAVAC(ActorCritic):
         obs_shape: shape of what one agent observes, `agent_state` without the dimension of the agents.
         action_shape: A, the number of actions of each agent.
         global_obs_shape: shape of `global_state`, which has no dimension of the agents.
-        encoder_hidden_size_list: sizes of an encoder's layers; for images, see `ActorCritic`.
         actor_head_layer_num: hidden layers in the head of a policy before its output.
         critic_head_layer_num: hidden layers in the head of the value before its output.
         **options: see `ActorCritic`.

@@ -28,15 +28,13 @@ from ding_lite.multi_agent.model.agents import of_agent
 from ding_lite.policy.common_keys import EPOCH_KEYS, LEARNING_RATE_KEYS, ROLLOUT_KEYS
 from ding_lite.policy.policy_gradient.actor_critic import (
     ValuesInUnits,
-    estimate_advantages,
-    estimate_values,
     flatten_rows,
 )
 from ding_lite.policy.policy_gradient.ppo import PPO_KEYS
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.distribution import log_prob, log_prob_entropy
 from ding_lite.rl_utils.policy_gradient import clipped_objective, squared_value_error
-from ding_lite.torch_utils.minibatch import explained_variance, minibatches, normalize_parts, rank_sizes
+from ding_lite.torch_utils.minibatch import minibatches, normalize_parts, rank_sizes
 from ding_lite.torch_utils.normalizer import active_agents
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -79,7 +77,7 @@ class HAPPOPolicy(ValuesInUnits):
     def _batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
         block, learn = self._to_device(samples), self._cfg.learn
         joint_S = flatten_rows({key: block[key] for key in ("obs", "action", "logit")})
-        targets_S = self._targets(block)
+        targets_S = self._targets(block, epoch=0)
         sizes = rank_sizes(len(targets_S["adv"]))
         factor_S = torch.ones_like(targets_S["adv"])
         # The order depends only on what all ranks and a resumed run have in common.
@@ -102,18 +100,9 @@ class HAPPOPolicy(ValuesInUnits):
                     log_ratio_S = log_ratio_S.masked_fill(~active_S, 0.0)
                 factor_S = factor_S * log_ratio_S.exp()
 
-    def _targets(self, block: dict[str, Any]) -> dict[str, Tensor]:
-        """Return `value` and `return_` in the critic's units, which are normalised if `value_norm` is set, and `adv`.
-
-        All are `[S]`; the advantages are in the units of rewards unless `adv_norm` is set.
-        """
-        stats = self._value_stats
-        value_TN, next_value_TN = estimate_values(self, block, stats)
-        adv_TN, return_TN = estimate_advantages(self, block, value_TN, next_value_TN)
-        self._figures["explained_variance"] = explained_variance(value_TN, return_TN)
-        targets_S = flatten_rows({"value": value_TN, "adv": adv_TN, "return_": return_TN})
-        targets_S["value"] = stats.change(self._model, targets_S["return_"], targets_S["value"])
-        targets_S["return_"] = stats.normalize(targets_S["return_"])
+    def _targets(self, block: dict[str, Any], epoch: int) -> dict[str, Tensor]:
+        """Return the targets of `ValuesInUnits`, all `[S]`; with `adv_norm`, advantages without a unit."""
+        targets_S = super()._targets(block, epoch)
         if self._cfg.learn.adv_norm:
             (targets_S["adv"],) = normalize_parts([targets_S["adv"]])
         return targets_S

@@ -19,8 +19,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from ding_lite.policy.common_keys import DATASET_KEYS, NSTEP_KEYS, SOFT_TARGET_KEYS, TWIN_CRITIC_KEYS, WIDE_HEAD_KEYS
-from ding_lite.policy.continuous.ddpg import DDPGPolicy
-from ding_lite.policy.continuous.td3 import TD3_KEYS
+from ding_lite.policy.continuous.ddpg import TD3_KEYS, DDPGPolicy
 from ding_lite.rl_utils.q_continuous import td3_bc_actor_error
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.ranks.collectives import allreduce_data

@@ -1,4 +1,4 @@
-"""Deep deterministic policy gradient, DDPG (Lillicrap et al. 2015, arXiv:1509.02971).
+"""Deep deterministic policy gradient, DDPG (Lillicrap et al. 2015, arXiv:1509.02971), and TD3.
 
 The critic learns the value of the actor's actions, and the actor maximises it:
 
@@ -149,3 +149,23 @@ class DDPGPolicy(Policy):
         memory = self._memory[True]
         memory["noise"] = ornstein_uhlenbeck(memory.get("noise", torch.zeros_like(action_ND)), noise_ND, sigma)
         return (action_ND + memory["noise"]).clamp(-1.0, 1.0)
+
+
+TD3_KEYS: dict[str, Any] = dict(
+    model=dict(twin_critic=True),
+    learn=dict(actor_update_freq=2, noise=True),
+    eval=dict(evaluator=dict(eval_freq=5000)),
+)
+
+
+@POLICY_REGISTRY.register("td3")
+class TD3Policy(DDPGPolicy):
+    """Twin delayed DDPG (Fujimoto et al. 2018, arXiv:1802.09477), with three changes against overestimated values.
+
+    The smaller of two critics is the estimate, the target action is smoothed by noise, and the actor and the targets
+    are updated once every two iterations.
+    """
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="td3", **TD3_KEYS, other=dict(replay_buffer=dict(replay_buffer_size=100000))
+    )

@@ -19,9 +19,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ding_lite.policy.continuous.ddpg import DDPGPolicy
+from ding_lite.policy.continuous.ddpg import TD3_KEYS, DDPGPolicy
 from ding_lite.policy.continuous.sac import SACPolicy
-from ding_lite.policy.continuous.td3 import TD3_KEYS
 from ding_lite.policy.sequences import SEQUENCE_KEYS, RecurrentPolicy, after_burnin, learned_rows
 from ding_lite.utils.key import merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY

@@ -14,9 +14,10 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from ding_lite.policy.base import Policy
+from ding_lite.policy.sequences import by_environment, sequence_values
 from ding_lite.rl_utils.distribution import sample
 from ding_lite.rl_utils.policy_gradient import gae, gae_data
-from ding_lite.torch_utils.minibatch import normalize_parts
+from ding_lite.torch_utils.minibatch import explained_variance, normalize_parts
 from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.key import Key
 from ding_lite.utils.tree import tree_map
@@ -125,13 +126,8 @@ class ValueUnits(RunningMeanStd):
 
         Before the first returns, the model has learned nothing that should stay; its values begin near the mean return.
 
-        Args:
-            model: has `value_layer`, the linear layer that returns the value. Without it, the model does not change.
-            return_M: returns of this rank, in units of rewards.
-            value: values in units of rewards.
-
-        Returns:
-            What the model says now where it said `value` before.
+        The layer is `value_layer` of the model; without it, the model does not change. Returns of this rank, and
+        values, are in units of rewards. Returns what the model says now where it said `value` before.
         """
         if not self._norm:
             return value
@@ -168,6 +164,34 @@ class ValuesInUnits(Policy):
     def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
         output = self._run(self._model, obs, explore=True, mode="compute_actor_critic")
         return output | {"action": sample(output["logit"]), "value": self._value_stats.denormalize(output["value"])}
+
+    def _arrange(self, rows: dict[str, Any]) -> dict[str, Any]:
+        """Return tensors `[T, N, ...]` as the units to shuffle: samples `[M, ...]`, or sequences `[N, T, ...]`."""
+        return by_environment(rows) if self.remembers else flatten_rows(rows)
+
+    def _targets(self, block: dict[str, Any], epoch: int) -> dict[str, Tensor]:
+        """Return the targets of one epoch, all `[M]`, or `[N, T]` for a recurrent model.
+
+        Epoch 0 uses the values computed when collecting; later ones compute them again. `value` and `return_` are in
+        the model's units, which are normalised if `value_norm` is set, and `adv` in the units of rewards.
+        """
+        value_TN, next_value_TN = self._values(block, recompute=epoch > 0)
+        adv_TN, return_TN = estimate_advantages(self, block, value_TN, next_value_TN)
+        targets_M = self._arrange({"value": value_TN, "adv": adv_TN, "return_": return_TN})
+        value_M, return_M = targets_M["value"], targets_M["return_"]
+        if epoch == 0:
+            active_TN = block.get("active", torch.ones_like(return_TN, dtype=torch.bool))
+            self._figures["explained_variance"] = explained_variance(value_TN[active_TN], return_TN[active_TN])
+            active_M = self._arrange({"active": active_TN})["active"]
+            value_M = self._value_stats.change(self._model, return_M[active_M], value_M)
+        else:
+            value_M = self._value_stats.normalize(value_M)
+        return targets_M | {"value": value_M, "return_": self._value_stats.normalize(return_M)}
+
+    def _values(self, block: dict[str, Any], recompute: bool) -> tuple[Tensor, Tensor]:
+        """Return V(s_t) and V(s_{t+1}) in units of rewards, both `[T, N]`, see `estimate_values`."""
+        estimate = sequence_values if self.remembers else estimate_values
+        return estimate(self, block, self._value_stats, recompute)
 
     def _state_dict_learn(self) -> dict[str, Any]:
         return super()._state_dict_learn() | {"value_stats": self._value_stats.state_dict()}

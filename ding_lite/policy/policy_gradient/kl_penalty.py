@@ -38,12 +38,7 @@ TARGET_KL_KEYS: dict[str, Any] = dict(
 
 
 class KLPenalty:
-    """The weight of the divergence in the loss, and what the divergences of a collect's updates decide.
-
-    Args:
-        learn: `cfg.policy.learn`, which the policy reads.
-        schedules: those of the policy.
-    """
+    """The weight of the divergence in the loss, and what the divergences of a collect's updates decide."""
 
     def __init__(self, learn: EasyDict, schedules: Schedules) -> None:
         self._learn, self._scheduled = learn, isinstance(schedules.follower("learn.kl_beta"), Scheduled)

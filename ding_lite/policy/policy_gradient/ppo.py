@@ -26,9 +26,6 @@ from ding_lite.policy.policy_gradient.actor_critic import (
     DISTRIBUTIONS,
     LOSS_KEYS,
     ValuesInUnits,
-    estimate_advantages,
-    estimate_values,
-    flatten_rows,
     normalize_advantages,
 )
 from ding_lite.policy.policy_gradient.kl_penalty import (
@@ -39,17 +36,15 @@ from ding_lite.policy.policy_gradient.kl_penalty import (
     load_pretrained,
 )
 from ding_lite.policy.sequences import (
-    by_environment,
     check_core,
     evaluate_sequences,
     find_core,
     sequence_minibatches,
-    sequence_values,
 )
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.distribution import log_prob, log_prob_entropy
 from ding_lite.rl_utils.policy_gradient import clipped_objective, squared_value_error
-from ding_lite.torch_utils.minibatch import explained_variance, minibatches, rank_sizes
+from ding_lite.torch_utils.minibatch import minibatches, rank_sizes
 from ding_lite.utils.key import Groups, Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_leaves
@@ -144,39 +139,6 @@ class PPOPolicy(ValuesInUnits):
                 if self._penalty.ends_updates():
                     return self._penalty.adapt()
         return self._penalty.adapt()
-
-    def _arrange(self, rows: dict[str, Any]) -> dict[str, Any]:
-        """Return tensors `[T, N, ...]` as the units to shuffle: samples `[M, ...]`, or sequences `[N, T, ...]`."""
-        return by_environment(rows) if self.remembers else flatten_rows(rows)
-
-    def _targets(self, block: dict[str, Any], epoch: int) -> dict[str, Tensor]:
-        """Return the targets of one epoch, all `[M]`, or `[N, T]` for a recurrent model.
-
-        Args:
-            block: the rollout block, on the policy's device.
-            epoch: 0 uses the values computed when collecting; later ones compute them again.
-
-        Returns:
-            `value` and `return_` in the model's units, which are normalised if `value_norm` is set, and `adv` in the
-            units of rewards.
-        """
-        value_TN, next_value_TN = self._values(block, recompute=epoch > 0)
-        adv_TN, return_TN = estimate_advantages(self, block, value_TN, next_value_TN)
-        targets_M = self._arrange({"value": value_TN, "adv": adv_TN, "return_": return_TN})
-        value_M, return_M = targets_M["value"], targets_M["return_"]
-        if epoch == 0:
-            active_TN = block.get("active", torch.ones_like(return_TN, dtype=torch.bool))
-            self._figures["explained_variance"] = explained_variance(value_TN[active_TN], return_TN[active_TN])
-            active_M = self._arrange({"active": active_TN})["active"]
-            value_M = self._value_stats.change(self._model, return_M[active_M], value_M)
-        else:
-            value_M = self._value_stats.normalize(value_M)
-        return targets_M | {"value": value_M, "return_": self._value_stats.normalize(return_M)}
-
-    def _values(self, block: dict[str, Any], recompute: bool) -> tuple[Tensor, Tensor]:
-        """Return V(s_t) and V(s_{t+1}) in units of rewards, both `[T, N]`, see `estimate_values`."""
-        estimate = sequence_values if self.remembers else estimate_values
-        return estimate(self, block, self._value_stats, recompute)
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss and detached figures of a minibatch with what `_targets` returns.

@@ -75,15 +75,11 @@ class DQNPolicy(Policy):
         self._target_model = self._add_target("model")
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss of the module's docstring for a batch. It changes neither the networks nor the batch.
+        """Return the loss, and the detached tensors `priority` `[B]`, the absolute errors, and `q_value` `[B, A]`.
 
         Args:
-            batch: `obs` and `next_obs` `[B, ...]`; `action` `[B]`; `reward` `[B]`, the discounted sum over n steps;
-                `done` `[B]`; `value_gamma` `[B]`, the discount g^n of the bootstrap; `weight` `[B]`, the importance
-                weights, with `priority_IS_weight`.
-
-        Returns:
-            The loss, a scalar, and the detached tensors `priority` `[B]`, the absolute errors, and `q_value` `[B, A]`.
+            batch: `obs`, `next_obs`, `action`; `reward`, the discounted sum over n steps; `done`; `value_gamma`, the
+                discount g^n of the bootstrap; `weight`, the importance weights, with `priority_IS_weight`.
         """
         online = self._run(self._model, batch["obs"], layer_noise=batch["noise"].get("online"))
         q_B = pick(online["logit"], batch["action"])

@@ -128,7 +128,7 @@ def test_a_copy_that_acts_stores_values_in_units_of_rewards(name: str) -> None:
     learn_from(block["reward"] * 300.0)
     assert policy._value_stats.std > 2.0 * std
     late = policy._to_device(block | {"value": played.expand_as(block["value"])})  # played before the learner went on
-    found = policy.to_samples(late) if name == "ppo_offpolicy" else policy._targets(late, *[0] * (name == "ppo"))
+    found = policy.to_samples(late) if name == "ppo_offpolicy" else policy._targets(late, 0)
     adv, ended = found["adv"].flatten(), late["done"].flatten()
     expected = (late["reward"] - late["value"]).flatten()  # of a step that nothing follows
     torch.testing.assert_close(adv[ended], expected[ended].to(adv))
