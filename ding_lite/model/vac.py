@@ -263,7 +263,7 @@ class PPG(VAC):
 
 
 @MODEL_REGISTRY.register("pg")
-class PG(nn.Module):
+class PG(ValueNetwork):
     """The policy network of REINFORCE, for discrete, multi-discrete, continuous or hybrid actions.
 
     Args:
@@ -279,18 +279,14 @@ class PG(nn.Module):
         obs_shape: ObsShape,
         action_shape: ActionShape | HybridShape,
         action_space: str = "discrete",
-        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
-        head_hidden_size: int | None = None,
-        head_layer_num: int = 1,
-        *,
-        encoder: EncoderChoice = None,
+        *args: Any,
         **options: Any,
     ) -> None:
-        super().__init__()
-        self.encoder = create_encoder(obs_shape, encoder_hidden_size_list, encoder=encoder, **options)
-        size = encoder_hidden_size_list[-1]
-        inner = [size, *[head_hidden_size or size] * head_layer_num]
-        self.head = create_actor_head(inner, action_shape, action_space, **options)
+        super().__init__(obs_shape, *args, **options)
+        head = self.head_options
+        inner = [head["input_size"], *[head["hidden_size"]] * head["layer_num"]]
+        layers = {key: head[key] for key in ("activation", "norm_type")}
+        self.head = create_actor_head(inner, action_shape, action_space, **layers)
 
     def forward(self, obs: Tensor) -> dict[str, Any]:
         """Return a dict with `logit`, whose form is that of `VAC`, for observations `[B, ...]`."""
