@@ -41,7 +41,12 @@ def create_encoder(
     check_norm_type(norm_type)
     activation = activation_name(activation)
     if isinstance(obs_shape, Mapping) and MASK in obs_shape:
-        key, shape = unmasked_shape(obs_shape)
+        parts = {key: shape for key, shape in obs_shape.items() if key != MASK}
+        if not parts:
+            raise ConfigError(
+                "The observations are a Dict with an action_mask alone: expected another part to learn from."
+            )
+        key, shape = next(iter(parts.items())) if len(parts) == 1 else (None, parts)
         return UnmaskedEncoder(create_encoder(shape, hidden_size_list, activation, encoder, norm_type), key)
     if encoder is not None:
         return named_encoder(encoder, obs_shape, hidden_size_list, activation=activation, norm_type=norm_type)
@@ -138,14 +143,6 @@ def _zeros(obs_shape: ObsShape) -> Any:
     return torch.zeros(1, *([obs_shape] if isinstance(obs_shape, int) else obs_shape))
 
 
-def unmasked_shape(obs_shape: Mapping[str, Any]) -> tuple[str | None, Any]:
-    """Return key and shape of the only other part than `action_mask` of a dict; of several, None and their dict."""
-    parts = {key: shape for key, shape in obs_shape.items() if key != MASK}
-    if not parts:
-        raise ConfigError("The observations are a Dict with an action_mask alone: expected another part to learn from.")
-    return next(iter(parts.items())) if len(parts) == 1 else (None, parts)
-
-
 class UnmaskedEncoder(nn.Module):
     """Encodes a dict of observations without its `action_mask`; of a single other part, `key`, without the dict."""
 
@@ -195,11 +192,7 @@ def feature_size(obs_shape: ObsShape, hidden_size_list: Sequence[int]) -> int:
     """Return the number of features of the encoder that `create_encoder` returns for these arguments."""
     if hidden_size_list:
         return hidden_size_list[-1]
-    if isinstance(obs_shape, Mapping) and MASK in obs_shape:
-        return feature_size(unmasked_shape(obs_shape)[1], ())
-    if isinstance(obs_shape, Mapping):
-        return sum(feature_size(shape, ()) for shape in obs_shape.values())
-    return obs_shape if isinstance(obs_shape, int) else obs_shape[0]
+    return encode_zeros(create_encoder(obs_shape, ()), obs_shape).shape[-1]  # it has no parameters
 
 
 class DenseBlock(nn.Module):

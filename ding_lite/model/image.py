@@ -58,11 +58,7 @@ class ImageDense(nn.Conv2d):
 
 
 class ImageConv(nn.Conv2d):
-    """The first convolution, which scales uint8 images, by default to [0, 1].
-
-    Attributes:
-        scale: what uint8 images are divided by.
-    """
+    """The first convolution, which divides uint8 images by `scale`."""
 
     scale: float = 255.0
 

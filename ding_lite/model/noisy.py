@@ -26,10 +26,7 @@ class NoisyLinear(nn.Module):
     In training mode, and in evaluation mode inside `exploring`, each sample of a batch has its own noise, so that
     environments explore independently. Otherwise the layer uses the means of its weights.
 
-    Args:
-        in_features: P.
-        out_features: Q.
-        sigma0: initial standard deviation of the noise, times the square root of P.
+    sigma0 is the initial standard deviation of the noise, times the square root of P, the number of `in_features`.
     """
 
     def __init__(self, in_features: int, out_features: int, sigma0: float = 0.5) -> None:

@@ -90,6 +90,8 @@ class QAC(ActorCritic):
         **options: see `ActorCritic`.
     """
 
+    distribution: ClassVar[dict[str, Any]] = dict(sigma_type="conditioned")  # of the actor, see `GaussianHead`
+
     @with_arguments_of(ActorCritic)
     def __init__(
         self,
@@ -103,15 +105,14 @@ class QAC(ActorCritic):
         super().__init__(obs_shape, *args, **options)
         check_choice("action_space", action_space, ACTION_SPACES, elsewhere=ELSEWHERE)
         self.action_space, size = action_space, single_size(action_shape)
-        encoder = self.new_encoder()  # created first: this is the order of random draws
-        self.actor = ActorNetwork(encoder, self._new_actor_head([self.size, *self.actor_sizes, size]))
+        encoder, sizes = self.new_encoder(), [self.size, *self.actor_sizes, size]
+        if action_space == "regression":
+            head: nn.Module = RegressionHead(sizes, output=True, **self.layer_options)
+        else:
+            head = GaussianHead(sizes, **self.distribution, **self.layer_options)
+        self.actor = ActorNetwork(encoder, head)
         encoder, sizes = self.new_encoder(), [self.size + size, *self.critic_sizes]
         self.critic = self._new_critic(encoder, sizes, 1 + twin_critic)
-
-    def _new_actor_head(self, sizes: Sequence[int]) -> nn.Module:
-        if self.action_space == "regression":
-            return RegressionHead(sizes, output=True, **self.layer_options)
-        return GaussianHead(sizes, sigma_type="conditioned", **self.layer_options)
 
     def _new_critic(self, encoder: nn.Module, sizes: Sequence[int], num: int) -> CriticNetwork:
         return CriticNetwork(encoder, sizes, num, **self.layer_options)
@@ -138,16 +139,12 @@ class QVAC(QAC):
     """
 
     modes: ClassVar[tuple[str, ...]] = ("compute_actor", "compute_critic", "compute_value")
+    distribution: ClassVar[dict[str, Any]] = dict(sigma_type="independent", bound_type="tanh")
 
     @with_arguments_of(QAC)
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.value = CriticNetwork(self.new_encoder(), [self.size, *self.critic_sizes], num=1, **self.layer_options)
-
-    def _new_actor_head(self, sizes: Sequence[int]) -> nn.Module:
-        if self.action_space == "regression":
-            return super()._new_actor_head(sizes)
-        return GaussianHead(sizes, sigma_type="independent", bound_type="tanh", **self.layer_options)
 
     def compute_value(self, obs: Tensor) -> dict[str, Tensor]:
         """Return a dict with `v_value` `[B]` for observations `[B, ...]`."""

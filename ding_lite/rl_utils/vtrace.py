@@ -117,13 +117,13 @@ def compute_q_retraces(
     Args:
         q_values: `[T+1, B, A]`, Q(s_t, .); the last row is not used.
         v_pred: `[T+1, B, 1]`, V(s_t).
-        rewards: `[T, B]`.
-        actions: `[T, B]`, integers.
-        weights: `[T, B]`, w_t: 0 if s_{t+1} is terminal, else 1.
+        rewards: `[T, B]`, as actions, weights and `traj_flag`.
+        actions: integers.
+        weights: w_t: 0 if s_{t+1} is terminal, else 1.
         ratio: `[T, B, A]`, pi(. | s_t) / mu(. | s_t).
         gamma: discount per env step.
         next_value: `[T, B, 1]`, V of the true next states; None: v_pred[1:], correct if no trajectory is truncated.
-        traj_flag: `[T, B]`, true at the last step of a trajectory, terminated or truncated; None: `weights` is 0 there.
+        traj_flag: true at the last step of a trajectory, terminated or truncated; None: `weights` is 0 there.
 
     Returns:
         `[T+1, B, 1]`: Qret, and V of the last state.

@@ -98,10 +98,8 @@ def estimate_advantages(
 class ValueUnits(RunningMeanStd):
     """The units of a model's values: a value v of the model means v std + mean, of all returns so far.
 
-    What is stored, such as `value` of rollouts, is in units of rewards, because these units change.
-
-    Args:
-        norm: `learn.value_norm`; False: the units are those of rewards.
+    What is stored, such as `value` of rollouts, is in units of rewards, because these units change. They are those of
+    rewards if `norm` is False.
     """
 
     def __init__(self, norm: bool) -> None:

@@ -38,12 +38,9 @@ SUPPORT_ALARM = (0.2, "returns leave the range of the atoms: widen policy.model.
 
 
 def read_support(model_cfg: EasyDict, model: nn.Module | None = None) -> tuple[float, float]:
-    """Return the smallest and the largest atom that a compiled `cfg.policy.model` configures.
+    """Return the smallest and the largest atom that a compiled `cfg.policy.model` configures, or the default ones.
 
-    Args:
-        model_cfg: the config. If the user passes a model, the config may lack the keys; their default values then
-            apply.
-        model: a model, which may have the same values as attributes.
+    A model that the user passes may have the same values as attributes; others are an error.
     """
     values = {key: model_cfg.get(key, declared.default) for key, declared in SUPPORT_KEYS.items()}
     check_support(**values)
