@@ -45,10 +45,7 @@ class BDQPolicy(DQNPolicy):
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.MultiDiscrete, gymnasium.spaces.Discrete)
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss of the module's docstring for a batch as `DQNPolicy._loss` takes it.
-
-        `action` is `[B, D]`, or `[B]` if it is a single choice.
-        """
+        """Return the loss and detached figures; `action` is `[B, D]`, or `[B]` if it is a single choice."""
         action_BD = batch["action"].reshape(len(batch["action"]), -1)
         noise = batch["noise"]
         q_BDA = self._branches(self._model, batch["obs"], noise.get("online"))
