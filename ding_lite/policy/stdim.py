@@ -75,8 +75,8 @@ class STDIMPolicy(Policy):
 
     def _encode(self, batch: dict[str, Any]) -> Tensor:
         """Return the features of `obs` and of `next_obs` `[B, 2, F]`."""
-        encoder: Any = self.model.encoder
-        return torch.stack([self._run(encoder, batch[key]) for key in ("obs", "next_obs")], 1)
+        model: Any = self._model
+        return torch.stack([self._run(model.encoder, batch[key]) for key in ("obs", "next_obs")], 1)
 
     def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the sum of both losses, and the figures. With several ranks, the batch has `others` `[C, 2, F]`.
@@ -91,8 +91,8 @@ class STDIMPolicy(Policy):
             scale, features = get_world_size() / self._optimizer.weight, pair_B2F.detach()
             own_B2F = features + scale * (pair_B2F - features)  # changes the gradient alone
             pair_B2F = torch.cat([own_B2F, batch["others"]])
-        aux_model: Any = self.model.aux_model
-        x_BHE, y_BKE = aux_model(*pair_B2F.unbind(1))
+        model: Any = self._model
+        x_BHE, y_BKE = model.aux_model(*pair_B2F.unbind(1))
         aux_loss = info_nce(x_BHE, y_BKE, self._cfg.aux_model.temperature)
         return loss + self._cfg.aux_loss_weight * aux_loss, figures | {"aux_loss": aux_loss.detach()}
 

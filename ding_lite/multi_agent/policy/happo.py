@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from ding_lite.multi_agent.model.agents import of_agent
+from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import EPOCH_KEYS, LEARNING_RATE_KEYS, ROLLOUT_KEYS
 from ding_lite.policy.policy_gradient.actor_critic import (
     ValuesInUnits,
@@ -42,7 +43,7 @@ from ding_lite.utils.tree import GLOBAL, tree_map
 
 
 @POLICY_REGISTRY.register("happo")
-class HAPPOPolicy(ValuesInUnits):
+class HAPPOPolicy(ValuesInUnits, Policy):
     """HAPPO for several agents with discrete actions. Override `_actor_loss` or `_critic_loss` to change it."""
 
     key_groups = (ROLLOUT_KEYS, EPOCH_KEYS, LEARNING_RATE_KEYS, PPO_KEYS)

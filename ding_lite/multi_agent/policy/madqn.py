@@ -21,16 +21,19 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ding_lite.multi_agent.policy.qmix import QMIXPolicy
+from ding_lite.multi_agent.policy.qmix import DOUBLE_Q_KEYS, QMIX_GROUPS, MixingPolicy
+from ding_lite.policy.sequences import RecurrentPolicy
+from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import bootstrapped, weighted_mean
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 
 @POLICY_REGISTRY.register("madqn")
-class MADQNPolicy(QMIXPolicy):
+class MADQNPolicy(MixingPolicy, RecurrentPolicy, DQNPolicy):
     """DI-engine's MADQN. Override `_loss` to change the objective."""
 
+    key_groups = (*QMIX_GROUPS, DOUBLE_Q_KEYS)
     config: ClassVar[dict[str, Any]] = dict(
         type="madqn",
         nstep=3,

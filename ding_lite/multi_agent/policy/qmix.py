@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from ding_lite.model.recurrent import unroll
 from ding_lite.multi_agent.model.agents import pick_active
+from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import EPSILON_KEYS, LEARNING_RATE_KEYS, REPLAY_KEYS, SPREAD_KEYS, TARGET_KEYS
 from ding_lite.policy.sequences import SEQUENCE_KEYS, RecurrentPolicy, after_burnin, learned_rows
 from ding_lite.policy.value.dqn import DQNPolicy
@@ -71,28 +72,15 @@ DOUBLE_Q_KEYS: dict[str, Any] = dict(
 )
 
 
-@POLICY_REGISTRY.register("qmix")
-class QMIXPolicy(RecurrentPolicy, DQNPolicy):
-    """QMIX and VDN. Override `_loss` to change the objective."""
+class MixingPolicy(Policy):
+    """What QMIX and its kin have in common; their further base classes are `RecurrentPolicy` and `DQNPolicy`."""
 
-    key_groups: ClassVar[Groups] = (*QMIX_GROUPS, DOUBLE_Q_KEYS)
-    config: ClassVar[dict[str, Any]] = merge_keys(QMIX_KEYS, dict(type="qmix"))
+    key_groups: ClassVar[Groups] = QMIX_GROUPS
+    config: ClassVar[dict[str, Any]] = QMIX_KEYS
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.MultiDiscrete,)
     multi_agent = True
-    model_type = "qmix"
-
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss and detached figures of sequences as `SequenceView` makes them."""
-        rows, q_UBMA, next_q_TBMA, target_q_TBMA = self._values(batch)
-        q_UB = self._mix(self._model, rows["state"], q_XM=pick_active(q_UBMA, rows["action"]))
-        with torch.no_grad():
-            chooser_TBMA = next_q_TBMA if self._cfg.learn.double_q else target_q_TBMA
-            next_q_TBM = pick_active(target_q_TBMA, chooser_TBMA.argmax(-1))
-            next_q_TB = self._mix(self._target_model, rows["next_state"], q_XM=next_q_TBM)
-            target_UB = bootstrapped(rows, next_q_TB.gather(0, rows["last_step"]))
-        error_UB = target_UB - q_UB
-        loss = weighted_mean(error_UB.square(), batch.get("weight"))
-        return loss, {"priority": self._priority(error_UB.detach().abs()), "q_value": q_UB.detach()}
+    _unroll: Any
+    _target_model: Any
 
     def _values(self, batch: dict[str, Any], key: str = "logit") -> tuple[dict[str, Any], Tensor, Tensor, Tensor]:
         """Run the networks over sequences.
@@ -119,3 +107,25 @@ class QMIXPolicy(RecurrentPolicy, DQNPolicy):
         """Return what a network's mixers make of values of actions, such as Q_tot `[T, B]`."""
         total: Tensor = self._run(network, state, mode="mix", **values)["total_q"]
         return total
+
+
+@POLICY_REGISTRY.register("qmix")
+class QMIXPolicy(MixingPolicy, RecurrentPolicy, DQNPolicy):
+    """QMIX and VDN. Override `_loss` to change the objective."""
+
+    key_groups: ClassVar[Groups] = (*QMIX_GROUPS, DOUBLE_Q_KEYS)
+    config: ClassVar[dict[str, Any]] = dict(type="qmix")
+    model_type = "qmix"
+
+    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss and detached figures of sequences as `SequenceView` makes them."""
+        rows, q_UBMA, next_q_TBMA, target_q_TBMA = self._values(batch)
+        q_UB = self._mix(self._model, rows["state"], q_XM=pick_active(q_UBMA, rows["action"]))
+        with torch.no_grad():
+            chooser_TBMA = next_q_TBMA if self._cfg.learn.double_q else target_q_TBMA
+            next_q_TBM = pick_active(target_q_TBMA, chooser_TBMA.argmax(-1))
+            next_q_TB = self._mix(self._target_model, rows["next_state"], q_XM=next_q_TBM)
+            target_UB = bootstrapped(rows, next_q_TB.gather(0, rows["last_step"]))
+        error_UB = target_UB - q_UB
+        loss = weighted_mean(error_UB.square(), batch.get("weight"))
+        return loss, {"priority": self._priority(error_UB.detach().abs()), "q_value": q_UB.detach()}

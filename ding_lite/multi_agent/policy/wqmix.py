@@ -21,7 +21,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ding_lite.multi_agent.policy.qmix import QMIX_GROUPS, QMIXPolicy
+from ding_lite.multi_agent.policy.qmix import MixingPolicy
+from ding_lite.policy.sequences import RecurrentPolicy
+from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import bootstrapped, weighted_mean
 from ding_lite.torch_utils.normalizer import active_agents
 from ding_lite.utils.key import Key
@@ -29,10 +31,9 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 
 
 @POLICY_REGISTRY.register("wqmix")
-class WQMIXPolicy(QMIXPolicy):
+class WQMIXPolicy(MixingPolicy, RecurrentPolicy, DQNPolicy):
     """Weighted QMIX. Override `_loss` to change the objective."""
 
-    key_groups = QMIX_GROUPS
     config: ClassVar[dict[str, Any]] = dict(
         type="wqmix",
         learn=dict(

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ding_lite.policy.base import Policy
 from ding_lite.policy.continuous.ddpg import TD3_KEYS, DDPGPolicy
 from ding_lite.policy.continuous.sac import SACPolicy
 from ding_lite.policy.sequences import SEQUENCE_KEYS, RecurrentPolicy, after_burnin, learned_rows
@@ -27,7 +28,7 @@ from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
 
 
-class RecurrentActorCritic(RecurrentPolicy):
+class RecurrentActorCritic(Policy):
     """What both policies do: they arrange sequences as `SequenceEncoder` takes them."""
 
     model_type = "recurrent_qac"
@@ -55,7 +56,7 @@ class RecurrentActorCritic(RecurrentPolicy):
 
 
 @POLICY_REGISTRY.register("recurrent_sac")
-class RecurrentSACPolicy(RecurrentActorCritic, SACPolicy):
+class RecurrentSACPolicy(RecurrentActorCritic, RecurrentPolicy, SACPolicy):
     """SAC with memories. Override `_critic_loss` or `_actor_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = merge_keys(SEQUENCE_KEYS, dict(type="recurrent_sac"))
@@ -65,7 +66,7 @@ class RecurrentSACPolicy(RecurrentActorCritic, SACPolicy):
 
 
 @POLICY_REGISTRY.register("recurrent_td3")
-class RecurrentTD3Policy(RecurrentActorCritic, DDPGPolicy):
+class RecurrentTD3Policy(RecurrentActorCritic, RecurrentPolicy, DDPGPolicy):
     """TD3 with memories. Override `_critic_loss` or `_actor_loss` to change the objective."""
 
     config: ClassVar[dict[str, Any]] = merge_keys(TD3_KEYS, SEQUENCE_KEYS, dict(type="recurrent_td3"))

@@ -6,7 +6,7 @@ Shapes: T steps, N environments, M = T N samples, B samples of a minibatch, K en
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from easydict import EasyDict
@@ -38,6 +38,10 @@ ADVANTAGE_KEYS: dict[str, Any] = dict(
         gae_lambda=Key(0.95, "lambda of generalised advantage estimation", low=0, high=1),
     ),
 )
+if TYPE_CHECKING:
+    Mixin = Policy
+else:
+    Mixin = object
 DISTRIBUTIONS: tuple[type, ...] = (spaces.Discrete, spaces.MultiDiscrete, spaces.Box, spaces.Dict)
 
 
@@ -139,8 +143,8 @@ class ValueUnits(RunningMeanStd):
         return torch.where(keeps, self.normalize(value), old)
 
 
-class ValuesInUnits(Policy):
-    """A policy whose critic predicts returns in `ValueUnits`, with `learn.value_norm`."""
+class ValuesInUnits(Mixin):
+    """What policies do whose critic predicts returns in `ValueUnits`; it stands before `Policy` as a base class."""
 
     def __init__(self, cfg: EasyDict, *args: Any, **kwargs: Any) -> None:
         """Build the policy as `Policy` does. Without the learn mode it can still compute its loss."""

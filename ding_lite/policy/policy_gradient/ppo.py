@@ -20,6 +20,7 @@ import torch
 from easydict import EasyDict
 from torch import Tensor, nn
 
+from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import AGENT_KEYS, EPOCH_KEYS, LEARNING_RATE_KEYS, ROLLOUT_KEYS
 from ding_lite.policy.policy_gradient.actor_critic import (
     ADVANTAGE_KEYS,
@@ -72,7 +73,7 @@ PPO_EPOCH_KEYS: dict[str, Any] = merge_keys(
 
 
 @POLICY_REGISTRY.register("ppo")
-class PPOPolicy(ValuesInUnits):
+class PPOPolicy(ValuesInUnits, Policy):
     """PPO for discrete, multi-discrete, continuous or hybrid actions. Override `_loss` to change the objective."""
 
     key_groups: ClassVar[Groups] = (ROLLOUT_KEYS, LEARNING_RATE_KEYS, PPO_KEYS, PPO_EPOCH_KEYS, AGENT_KEYS)

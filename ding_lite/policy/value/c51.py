@@ -23,6 +23,7 @@ from easydict import EasyDict
 from torch import Tensor, nn
 
 from ding_lite.model.distributional import check_support
+from ding_lite.policy.base import Policy
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.categorical import kl_to_target, project_target
 from ding_lite.rl_utils.common import weighted_mean
@@ -53,17 +54,10 @@ def read_support(model_cfg: EasyDict, model: nn.Module | None = None) -> tuple[f
     return values["v_min"], values["v_max"]
 
 
-@POLICY_REGISTRY.register("c51")
-class C51Policy(DQNPolicy):
-    """C51. Its model returns what `C51DQN` returns."""
+class CategoricalPolicy(Policy):
+    """The loss of the module's docstring, for classes that have `DQNPolicy` as their second base class."""
 
-    config: ClassVar[dict[str, Any]] = dict(
-        type="c51",
-        discount_factor=0.97,
-        nstep=1,
-        model=SUPPORT_KEYS,
-    )
-    model_type = "c51dqn"
+    _outputs: Any
     alarms: ClassVar[dict[str, tuple[float, str]]] = {"clipped_share": SUPPORT_ALARM}
     logged_figures = (*DQNPolicy.logged_figures, "clipped_share")
 
@@ -102,3 +96,16 @@ class C51Policy(DQNPolicy):
         loss = weighted_mean(cross_entropy_B, batch.get("weight"))
         priority_B = kl_to_target(cross_entropy_B, target_BK)
         return loss, {"priority": priority_B, "q_value": online["logit"].detach(), "clipped_share": clipped_B}
+
+
+@POLICY_REGISTRY.register("c51")
+class C51Policy(CategoricalPolicy, DQNPolicy):
+    """C51. Its model returns what `C51DQN` returns."""
+
+    config: ClassVar[dict[str, Any]] = dict(
+        type="c51",
+        discount_factor=0.97,
+        nstep=1,
+        model=SUPPORT_KEYS,
+    )
+    model_type = "c51dqn"

@@ -16,19 +16,18 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ding_lite.policy.value.c51 import C51Policy
+from ding_lite.policy.value.c51 import SUPPORT_KEYS, CategoricalPolicy
+from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 
 @POLICY_REGISTRY.register("rainbow")
-class RainbowDQNPolicy(C51Policy):
+class RainbowDQNPolicy(CategoricalPolicy, DQNPolicy):
     """Rainbow. Its model returns what `RainbowDQN` returns."""
 
     config: ClassVar[dict[str, Any]] = dict(
         type="rainbow",
-        discount_factor=0.99,
-        nstep=3,
         priority=True,
         priority_IS_weight=Key(
             None, "correct the bias of prioritised replay; None: if priority is True", needs="priority", type=bool
@@ -36,6 +35,7 @@ class RainbowDQNPolicy(C51Policy):
         random_collect_size=2000,
         noisy_net=True,
         model=dict(
+            **SUPPORT_KEYS,
             dueling=Key(True, "compute the head's output from a value and advantages"),
             distributional=Key(True, "learn distributions of returns, as C51; False: their means, as DQN"),
         ),
