@@ -38,7 +38,6 @@ COVERED = {
     "multi_agent/model/test_qmix.py": ["multi_agent/model/agents.py"],
     "policy/policy_gradient/test_a2c.py": ["policy/policy_gradient/actor_critic.py"],
     "model/test_vac.py": ["model/actor_heads.py", "model/arguments.py", "model/common.py"],
-    "policy/test_modes.py": ["torch_utils/switches.py"],
     "torch_utils/test_optimizer_step.py": ["torch_utils/optimizer.py"],
     "distributed/test_ddp.py": ["gpu/data_parallel.py"],
     "utils/ranks/test_context.py": [

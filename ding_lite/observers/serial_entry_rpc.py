@@ -32,7 +32,7 @@ from ding_lite.run.experiment import Experiment, NoEnvironments, Source
 from ding_lite.run.pipelines import refuse_options
 from ding_lite.run.setup import RunSetup, policy_process, prepare_run
 from ding_lite.run.summary import describe_collecting, describe_updates
-from ding_lite.torch_utils.precision import autocast
+from ding_lite.torch_utils.switches import autocast
 from ding_lite.utils.ranks.collectives import alone, get_rank, get_world_size
 from ding_lite.utils.ranks.heartbeat import heartbeat, waiting
 from ding_lite.utils.ranks.interrupt import InterruptGuard

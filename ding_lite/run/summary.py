@@ -16,7 +16,7 @@ from tqdm import tqdm
 from ding_lite.envs import EnvSpec
 from ding_lite.policy import Policy
 from ding_lite.torch_utils.networks import is_small
-from ding_lite.torch_utils.precision import multiplies_bf16
+from ding_lite.torch_utils.switches import multiplies_bf16
 from ding_lite.utils.ranks.collectives import get_world_size
 from ding_lite.utils.ranks.machine_group import describe_ranks
 

@@ -1,9 +1,13 @@
-"""Switches networks: to training or evaluation mode, for all that follows or for a block, and to frozen parameters."""
+"""Switches networks: training or evaluation mode, frozen parameters, and the number type of their passes.
+
+That type is float32, or bfloat16 where the machine multiplies in it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import torch
 from torch import nn
@@ -27,26 +31,17 @@ def _set_training(module: nn.Module, training: bool) -> None:
 
 
 @contextmanager
-def evaluated(network: nn.Module) -> Iterator[None]:
-    """Inside this block, a network is in evaluation mode: running statistics normalise batches, and nothing is dropped.
-
-    A loss that passes through a network which it does not train runs it so. The batch's own statistics would hide what
-    all samples have in common, such as a shift of their actions, and would enter the running ones.
-    """
-    training = network.training
-    set_training([network], False)
-    try:
-        yield
-    finally:
-        set_training([network], training)
-
-
-@contextmanager
 def frozen(network: nn.Module) -> Iterator[None]:
-    """Inside this block, gradients flow through a network to its inputs, but not to its parameters."""
+    """Inside this block, gradients flow through a network to its inputs, but not to its parameters.
+
+    The network is in evaluation mode: a batch's own statistics would hide what all samples have in common, such as a
+    shift of their actions, and would enter the running ones.
+    """
     parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
     if torch.compiler.is_compiling():  # a compiled loss is differentiated with respect to chosen parameters only
         parameters = []
+    training = network.training
+    set_training([network], False)
     for parameter in parameters:
         parameter.requires_grad_(False)
     try:
@@ -54,3 +49,24 @@ def frozen(network: nn.Module) -> Iterator[None]:
     finally:
         for parameter in parameters:
             parameter.requires_grad_(True)
+        set_training([network], training)
+
+
+def multiplies_bf16(device: torch.device) -> bool:
+    """Return whether a device has instructions for bfloat16; without them, float32 is faster."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    capabilities = torch.cpu.get_capabilities()
+    return any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))  # the last is ARM's
+
+
+def find_precision(wanted: str, device: torch.device) -> str:
+    """Return 'float32' or 'bf16' for a value of `policy.precision`; 'auto' is bf16 where it exists."""
+    if wanted != "auto":
+        return wanted
+    return "bf16" if multiplies_bf16(device) else "float32"
+
+
+def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
+    """Return a context manager in which forward passes have a precision that `find_precision` returned."""
+    return nullcontext() if precision == "float32" else torch.autocast(device.type, torch.bfloat16)

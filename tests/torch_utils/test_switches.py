@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ding_lite.torch_utils import precision
+from ding_lite.torch_utils.switches import find_precision
 from tests.run.helpers import result, run
 
 CPU = torch.device("cpu")
@@ -26,9 +26,9 @@ def test_auto_takes_bf16_where_the_processor_multiplies_in_it(
     monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, object], expected: str
 ) -> None:
     monkeypatch.setattr("torch.cpu.get_capabilities", lambda: capabilities)
-    assert precision.find_precision("auto", CPU) == expected
-    assert precision.find_precision("float32", CPU) == "float32"
-    assert precision.find_precision("bf16", CPU) == "bf16"
+    assert find_precision("auto", CPU) == expected
+    assert find_precision("float32", CPU) == "float32"
+    assert find_precision("bf16", CPU) == "bf16"
 
 
 def test_summary_and_result_say_what_auto_took(
@@ -36,6 +36,6 @@ def test_summary_and_result_say_what_auto_took(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     run("policy.precision=auto", "policy.learn.batch_size=8", max_env_step=32)
-    expected = precision.find_precision("auto", CPU)
+    expected = find_precision("auto", CPU)
     assert f"1 thread(s) a rank, {expected}\n" in capfd.readouterr().err
     assert result(tmp_path / "run")["precision"] == expected
