@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ding_lite.gpu.cuda_graph import CudaGraphs, capturable, copies
 from ding_lite.gpu.reads import bound_values, freeze
-from ding_lite.torch_utils.gradient import EagerGradient, check_output
+from ding_lite.torch_utils.gradient import EagerGradient, check_output, name_of
 from ding_lite.torch_utils.optimizer import Loss
 from ding_lite.utils.ranks.interrupt import blocking_signals
 from ding_lite.utils.registry import ConfigError, UserError
@@ -45,8 +45,8 @@ class GraphedGradient(EagerGradient):
         if key not in self._known:
             if len(self._known) == MOST_LOSSES:
                 raise UserError(
-                    f"{_name(loss)} is loss number {MOST_LOSSES + 1} of one optimizer, and each becomes a graph: pass "
-                    "the same methods in every step, not functions with new tensors or objects bound to them."
+                    f"{name_of(loss)} is loss number {MOST_LOSSES + 1} of one optimizer, and each becomes a graph: "
+                    "pass the same methods in every step, not functions with new tensors or objects bound to them."
                 )
             self._known[key] = self._create(loss)
         return self._known[key]
@@ -146,7 +146,7 @@ class CompiledGradient(GraphedGradient):
             if isinstance(error, torch._dynamo.exc.FailOnRecompileLimitHit):
                 cause = "it reads values that change all the time, such as a growing list, and each is compiled anew"
             raise ConfigError(
-                f"policy.compile=True: torch.compile failed for {_name(loss_of)}: {cause.rstrip('.')}. Set "
+                f"policy.compile=True: torch.compile failed for {name_of(loss_of)}: {cause.rstrip('.')}. Set "
                 "policy.compile=False."
             ) from error
         sizes.add(size)
@@ -158,7 +158,3 @@ class CompiledGradient(GraphedGradient):
         torch._foreach_copy_(self._flat.gradients, self._gradients)
         self._gradients = ()
         self._average(weight)
-
-
-def _name(loss: Any) -> str:
-    return _name(loss.func) if isinstance(loss, partial) else getattr(loss, "__qualname__", type(loss).__name__)

@@ -39,7 +39,7 @@ from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
 from ding_lite.torch_utils.switches import autocast, find_precision, frozen, set_training
 from ding_lite.torch_utils.target_network import TargetNetwork
 from ding_lite.utils.key import ConfigDict, Groups, declared_keys, default_values
-from ding_lite.utils.ranks.collectives import get_local_rank, get_world_size
+from ding_lite.utils.ranks.collectives import broadcast_module, get_local_rank, get_world_size
 from ding_lite.utils.registry import MODEL_REGISTRY, POLICY_REGISTRY, ConfigError, wrapped
 from ding_lite.utils.tree import tree_leaves, tree_map
 
@@ -143,7 +143,7 @@ class Policy(Checkpointed):
             getattr(self, f"_init_{field}")()
         self.normalizer = Normalizer(None, None)
         self._modules = networks.modules_of(self)
-        networks.broadcast_networks(self._modules)  # last, so that target networks are included
+        broadcast_module(nn.ModuleList(self._modules))  # last, so that target networks are included
         self._drifting = networks.drifting_buffers(self._modules) if cfg.multi_gpu else []
         self.schedules.set_numbers()
         averages = cfg.eval.average and "learn" in enable_field

@@ -16,13 +16,18 @@ from easydict import EasyDict
 from gymnasium import Space
 from torch import Tensor, nn
 
-from ding_lite.torch_utils.networks import average_buffers, broadcast_networks, drifting_buffers, modules_of
+from ding_lite.torch_utils.networks import (
+    average_buffers,
+    drifting_buffers,
+    modules_of,
+)
 from ding_lite.torch_utils.nonfinite import NonFiniteError
 from ding_lite.torch_utils.optimizer import LEARNING_RATE, OPTIMIZER_KEYS, Trained
 from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
 from ding_lite.torch_utils.running_stat import RunningMeans
 from ding_lite.torch_utils.switches import set_training
 from ding_lite.utils.key import ConfigDict, Key
+from ding_lite.utils.ranks.collectives import broadcast_module
 from ding_lite.utils.tree import tree_map
 
 
@@ -59,7 +64,7 @@ class RewardModel:
         self._init_networks()
         self.networks: list[nn.Module] = modules_of(self)
         self._drifting = drifting_buffers(self.networks)
-        broadcast_networks(self.networks)
+        broadcast_module(nn.ModuleList(self.networks))
 
     def _init_networks(self) -> None:
         """Build the networks and their optimizers."""

@@ -6,8 +6,9 @@ The rest of the kernel asks this file alone, and only `_load` imports the room.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Collection, Hashable
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from easydict import EasyDict
@@ -19,15 +20,14 @@ from ding_lite.utils.ranks.collectives import get_world_size
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
 from ding_lite.utils.registry import UserError
 
+if TYPE_CHECKING:
+    from ding_lite.gpu.cuda_graph import CudaGraphs
+
 
 class EagerGradient:
     """Computes the gradient of a loss by backward, then its mean over ranks. The classes in `gpu/` have other ways.
 
-    Args:
-        network: the network that is trained.
-        cfg: the compiled `cfg.policy`.
-        flat: the parameters of the network, and their gradients.
-        check: the check of the optimizer's steps.
+    `flat` has the parameters of the network and their gradients; `check` is the check of the optimizer's steps.
     """
 
     detaches: ClassVar[bool] = False  # whether losses are returned detached, because their gradients are known already
@@ -93,20 +93,7 @@ def uses_graphs(cfg: EasyDict, device: torch.device) -> bool:
     return cfg.get("cuda_graph") == "auto" and device.type == "cuda"
 
 
-class Graphs(Protocol):
-    """The CUDA graphs of one function, see `CudaGraphs` in `gpu/cuda_graph.py`."""
-
-    def run(self, function: Callable[[Any], Any], inputs: Any, key: Hashable = None) -> Any:
-        """Return `function(inputs)`."""
-
-    def replayed(self, network: nn.Module) -> Callable[..., Any]:
-        """Return a function like a network, which returns new tensors."""
-
-    def forget(self) -> None:
-        """Forget all graphs."""
-
-
-def create_graphs(*owners: Any) -> Graphs:
+def create_graphs(*owners: Any) -> CudaGraphs:
     """Return graphs of a function that reads values from these objects, where `uses_graphs` says so."""
     return _load("cuda_graph", "CudaGraphs")(*owners)
 
@@ -117,13 +104,18 @@ def _load(module: str, name: str) -> Any:
 
 def check_output(output: Any, loss: Any, has_gradient: bool) -> tuple[Tensor, dict[str, Tensor]]:
     """Return what a loss returned, or raise `UserError` if it is not a scalar and a dict, or lacks a gradient."""
-    pair, name = output if isinstance(output, tuple) else (output,), getattr(loss, "__qualname__", type(loss).__name__)
+    pair = output if isinstance(output, tuple) else (output,)
     if len(pair) == 2 and isinstance(pair[0], Tensor) and pair[0].ndim == 0 and isinstance(pair[1], dict):
         if has_gradient and not pair[0].requires_grad:
             raise UserError(
-                f"{name}: the loss has no gradient, because it does not depend on parameters that are trained, or was "
-                "detached from them."
+                f"{name_of(loss)}: the loss has no gradient, because it does not depend on parameters that are "
+                "trained, or was detached from them."
             )
         return pair
     got = ", ".join(f"{type(each).__name__}{list(each.shape) if isinstance(each, Tensor) else ''}" for each in pair)
-    raise UserError(f"{name}: expected (loss, figures), a scalar tensor and a dict of tensors, got {got}.")
+    raise UserError(f"{name_of(loss)}: expected (loss, figures), a scalar tensor and a dict of tensors, got {got}.")
+
+
+def name_of(loss: Any) -> str:
+    """Return the name of a loss for a message."""
+    return name_of(loss.func) if isinstance(loss, partial) else getattr(loss, "__qualname__", type(loss).__name__)

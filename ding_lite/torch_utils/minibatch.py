@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from ding_lite.torch_utils.running_stat import joined_moments
-from ding_lite.utils.ranks.collectives import all_gather_tensor, allreduce_data, get_rank, get_world_size
+from ding_lite.utils.ranks.collectives import all_gather_tensor, allreduce_data, get_rank
 from ding_lite.utils.tree import tree_leaves, tree_map
 
 
@@ -34,16 +34,11 @@ def next_obs(block: dict[str, Any]) -> Any:
 
 def rank_sizes(size: int) -> list[int]:
     """Return the `size` of every rank, in the order of ranks; one collective."""
-    size_R = torch.zeros(get_world_size(), dtype=torch.int64)
-    size_R[get_rank()] = size
-    return allreduce_data(size_R).tolist()
+    return all_gather_tensor(torch.tensor(size)).tolist()
 
 
 def samples_of_others(own: Tensor) -> Tensor:
-    """Return the tensors `[B, ...]` of the other ranks as one, in the order of ranks; two collectives.
-
-    B may differ between ranks; the other dimensions and the dtype are the same.
-    """
+    """Return the tensors `[B, ...]` of the other ranks as one, in their order; B may differ. Two collectives."""
     sizes = rank_sizes(len(own))
     padded = own.new_zeros(max(sizes), *own.shape[1:])
     padded[: len(own)] = own
@@ -56,13 +51,11 @@ def minibatches(samples: dict[str, Any], batch_size: int, sizes: list[int]) -> l
     """Shuffle this rank's samples and cut them into nearly equal parts, the same number on every rank.
 
     K = round(mean of sizes / batch_size), but at least 1 and at most the size of the smallest rank (which may be 0). If
-    the sizes differ, every part is weighted by B * R / (sum of B over ranks), so that the mean over ranks of the
-    weighted means is the mean over all samples. This factor is stored as `weight` `[B]`; if the samples have a `weight`
-    already, it is multiplied by the factor.
+    the sizes differ, `weight` `[B]` is B * R / (sum of B over ranks), times the `weight` that the samples have: the
+    mean over ranks of the weighted means is the mean over all samples.
 
-    With `active`, only some numbers of the samples count, and `weight` is 0 for the others, so that the mean over ranks
-    of the weighted means is the mean over all that count. Minibatches in which nothing counts on any rank are left out;
-    one collective.
+    With `active`, only some numbers of the samples count: `weight` is 0 for the others, and the sum is of those that
+    count. Minibatches in which nothing counts on any rank are left out; one collective.
 
     Args:
         samples: nested dict of `[M, ...]` tensors on one device. `active`, bool `[M, ...]`, says what counts.
@@ -83,24 +76,17 @@ def minibatches(samples: dict[str, Any], batch_size: int, sizes: list[int]) -> l
     pieces = tree_map(cut, samples)
     parts: list[dict[str, Any]] = [tree_map(lambda piece: piece[k], pieces) for k in range(count)]  # noqa: B023
     if "active" in samples:
-        return weigh_active(parts)
-    if len(set(sizes)) > 1:
-        for k, part in enumerate(parts):
-            size_R = [size // count + (k < size % count) for size in sizes]  # the sizes that tensor_split gives
+        totals = allreduce_data(torch.stack([part["active"].sum() for part in parts])).tolist()
+    elif len(set(sizes)) > 1:  # the sizes that tensor_split gives
+        totals = [sum(size // count + (k < size % count) for size in sizes) for k in range(count)]
+    else:
+        return parts
+    counted = []
+    for part, total in zip(parts, totals, strict=True):
+        if total:
+            active = part.pop("active", torch.ones(len(next(tree_leaves(part)))))
             like = next((leaf for leaf in tree_leaves(part) if leaf.is_floating_point()), torch.empty(0))
-            scale_B = like.new_full((size_R[get_rank()],), size_R[get_rank()] * len(sizes) / sum(size_R))
-            part["weight"] = part["weight"] * scale_B if "weight" in part else scale_B
-    return parts
-
-
-def weigh_active(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Replace `active` of minibatches by `weight`, see `minibatches`, and return those that count; one collective."""
-    counts, counted = allreduce_data(torch.stack([part["active"].sum() for part in parts])).tolist(), []
-    for part, count in zip(parts, counts, strict=True):
-        if count:
-            active = part.pop("active")
-            like = next((leaf for leaf in tree_leaves(part) if leaf.is_floating_point()), torch.empty(0))
-            scale = active.numel() * get_world_size() / count
+            scale = active.numel() * len(sizes) / total
             counted.append(part | {"weight": active.to(like) * scale * part.get("weight", 1.0)})
     return counted
 
@@ -114,9 +100,6 @@ def normalize_parts(parts: list[Tensor], weights: list[Tensor] | None = None) ->
     Args:
         parts: K float tensors `[B]`. K is the same on every rank; the lengths B may differ.
         weights: a tensor of the same shape for each; what has the weight 0 does not count. None: everything does.
-
-    Returns:
-        K tensors of the same shapes and dtypes.
     """
     if not parts:
         return []

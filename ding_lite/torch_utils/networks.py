@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ding_lite.torch_utils.running_stat import RunningMeanStd
-from ding_lite.utils.ranks.collectives import all_gather_object, allreduce_data, broadcast_module, get_world_size
+from ding_lite.utils.ranks.collectives import all_gather_object, allreduce_data, get_world_size
 from ding_lite.utils.registry import UserError
 
 SMALL = 100_000  # parameters; below, several threads take longer than one, above all on a busy machine
@@ -33,10 +33,10 @@ def synchronize_batchnorm(model: nn.Module) -> nn.Module:
 
 
 def modules_of(policy: Any) -> list[nn.Module]:
-    """Return the networks that an object holds, in the same order on every rank.
+    """Return the networks that an object holds, in the same order on every rank, without those inside another one.
 
     They may be attributes, elements of dicts, lists and tuples, or inside helper objects such as `TargetNetwork`, at
-    any depth. Sets are not searched, because they have no order. A network that is part of another one is not listed.
+    any depth. Sets are not searched, because they have no order.
     """
     found: dict[int, nn.Module] = {}
     for module in _walk(policy, set()):
@@ -53,16 +53,14 @@ def _walk(value: Any, seen: set[int]) -> Iterator[nn.Module]:
         if not isinstance(value, DistributedDataParallel):  # the wrapped network is found elsewhere
             yield value
         return
+    inside: Iterable[Any] = ()
     if isinstance(value, Mapping):
-        inside = list(value.values())
+        inside = value.values()
     elif isinstance(value, list | tuple | deque):
-        inside = list(value)
+        inside = value
     elif type(value).__module__.partition(".")[0] in CLOSED:
         return
-    else:
-        inside = []
-    inside += getattr(value, "__dict__", {}).values()
-    for each in inside:
+    for each in (*inside, *getattr(value, "__dict__", {}).values()):
         yield from _walk(each, seen)
 
 
@@ -72,23 +70,10 @@ def is_small(network: nn.Module) -> bool:
     return sum(each.numel() for each in parameters) < SMALL and all(each.ndim <= 2 for each in parameters)
 
 
-def broadcast_networks(modules: list[nn.Module]) -> None:
-    """Give every rank the parameters and buffers of rank 0; a collective call."""
-    for module in modules:
-        broadcast_module(module)
-
-
-def checksum_networks(modules: list[nn.Module]) -> tuple[int, int]:
-    """Return a checksum of all parameters and buffers, to the bit; see `checksum`."""
-    tensors = {id(tensor): tensor for module in modules for tensor in (*module.parameters(), *module.buffers())}
-    return checksum(tensors.values())
-
-
 def drifting_buffers(modules: list[nn.Module]) -> list[Tensor]:
     """Return the buffers that each rank updates from its own samples, such as the statistics of batch normalisation.
 
-    Buffers of `RunningMeanStd` are not among them, because it merges the samples of all ranks itself. With one process
-    the list is empty.
+    Those of `RunningMeanStd` are not among them, because it merges the samples of all ranks; with one process none are.
     """
     if get_world_size() == 1:
         return []
@@ -108,6 +93,12 @@ def average_buffers(buffers: list[Tensor]) -> None:
 
 class RankDriftError(UserError):
     """The parameters or buffers of some ranks differ from those of the others; raised on every rank."""
+
+
+def checksum_networks(modules: list[nn.Module]) -> tuple[int, int]:
+    """Return the `checksum` of all parameters and buffers."""
+    tensors = {id(tensor): tensor for module in modules for tensor in (*module.parameters(), *module.buffers())}
+    return checksum(tensors.values())
 
 
 @torch.no_grad()

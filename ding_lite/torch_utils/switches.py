@@ -68,5 +68,10 @@ def find_precision(wanted: str, device: torch.device) -> str:
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
-    """Return a context manager in which forward passes have a precision that `find_precision` returned."""
-    return nullcontext() if precision == "float32" else torch.autocast(device.type, torch.bfloat16)
+    """Return a context manager in which forward passes have a precision that `find_precision` returned.
+
+    On a GPU it keeps no converted weights, which a replayed graph would not convert again.
+    """
+    if precision == "float32":
+        return nullcontext()
+    return torch.autocast(device.type, torch.bfloat16, cache_enabled=device.type == "cpu")

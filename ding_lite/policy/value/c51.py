@@ -57,7 +57,7 @@ def read_support(model_cfg: EasyDict, model: nn.Module | None = None) -> tuple[f
 class CategoricalPolicy(Policy):
     """The loss of the module's docstring, for classes that have `DQNPolicy` as their second base class."""
 
-    _outputs: Any
+    _next_outputs: Any
     alarms: ClassVar[dict[str, tuple[float, str]]] = {"clipped_share": SUPPORT_ALARM}
     logged_figures = (*DQNPolicy.logged_figures, "clipped_share")
 

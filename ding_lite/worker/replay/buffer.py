@@ -21,24 +21,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ding_lite.rl_utils.common import discounts, nstep_sums
-from ding_lite.torch_utils.gradient import Graphs
 from ding_lite.utils.registry import BUFFER_REGISTRY, ConfigError
 from ding_lite.utils.schedule import Scheduled
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker.replay.ring import Ring, Sampler, View
 from ding_lite.worker.replay.state import load_replay_state, replay_state
-
-if TYPE_CHECKING:
-    import gymnasium
-
-    from ding_lite.envs.actions import ActionUnits
 
 GATHER_AT_ONCE = {"cpu": 2**20, "cuda": 2**28}  # bytes; smaller batches are gathered together, by the device
 
@@ -56,15 +50,15 @@ class ReplayBuffer:
         batch_device: the device of the batches; None: the ring's device.
 
     Attributes:
-        graphs: gather the batches of a `View.joined` on a GPU, in turn: the error message about a step, which is known
-            during the next one, describes its batch. None: every kernel is launched.
+        graphs: two `CudaGraphs`, which gather the batches of a `View.joined` on a GPU, in turn: the error message about
+            a step, which is known during the next one, describes its batch. None: every kernel is launched.
 
     Raises:
         ConfigError: the ring has too few rows for one sample.
     """
 
     config: ClassVar[dict[str, Any]] = dict()
-    graphs: tuple[Graphs, Graphs] | None = None
+    graphs: tuple[Any, Any] | None = None
 
     def __init__(
         self, ring: Ring, sampler: Sampler, view: View, batch_device: torch.device | str | None = None
@@ -132,14 +126,7 @@ class ReplayBuffer:
         """Set the priorities `[B]` of samples; `index` `[B]` is that of their batch."""
         self.sampler.update(index, priority)
 
-    def fit(
-        self,
-        observation_space: gymnasium.Space[Any],
-        units: ActionUnits,
-        env_space: gymnasium.Space[Any] | None = None,
-        layout: str = "",
-        ignore_done: bool = False,
-    ) -> None:
+    def fit(self, *args: Any, **kwargs: Any) -> None:
         """Fit what the buffer has read from elsewhere to a run, see `OfflineDataset.fit`; here nothing."""
 
     def truncate(self, env_index_K: Tensor, obs: Any) -> None:
