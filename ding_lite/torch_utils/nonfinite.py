@@ -38,11 +38,7 @@ class NonFiniteError(UserError):
         self._saved = ""
 
     def saved(self, path: str) -> NonFiniteError:
-        """If this rank is concerned, save the batch; return this error, whose message then names the file.
-
-        Args:
-            path: the file, which `load_checkpoint` can read.
-        """
+        """If this rank is concerned, save the batch, for `load_checkpoint`; return this error, which names the file."""
         if self.concerned:
             try:
                 save_checkpoint(path, {"iteration": self.iteration, "detail": self.detail, "batch": self.batch})
@@ -59,10 +55,7 @@ class NonFiniteError(UserError):
 def diagnose(
     module: nn.Module, batch: dict[str, Any], figures: dict[str, Tensor], loss: float, lag: int
 ) -> NonFiniteError:
-    """Return the error to raise, with the same message on every rank; a collective call.
-
-    It says which ranks had a loss that is not finite, what is wrong with their batches, and which gradients are not.
-    """
+    """Return the error to raise, with the same message on every rank; a collective call."""
     text = ""
     if not math.isfinite(loss):
         shown = ", ".join(describe(figures))
@@ -86,10 +79,7 @@ def diagnose(
 
 
 def describe(data: dict[str, Any]) -> list[str]:
-    """Describe the values that are not finite in nested dicts of tensors, one string for each such tensor.
-
-    For example: `['reward has 3 inf of 64', 'obs.image has 1 nan of 4096']`.
-    """
+    """Describe what is not finite in nested dicts of tensors: `['reward has 3 inf of 64', 'obs.x has 1 nan of 9']`."""
     found = []
     for name, value in dotted_items(data):
         if not isinstance(value, Tensor):  # an empty dict
@@ -141,8 +131,7 @@ class StepCheck:
     def begin(self, batch: dict[str, Any], figures: dict[str, Tensor], loss: Tensor) -> None:
         """Begin a step, whose batch, figures and loss an error message would name.
 
-        If the result of the previous step is not known yet, it is read now, so the gradient of that step must not have
-        been zeroed.
+        A result of the previous step that is not known yet is read now: its gradient must not have been zeroed.
         """
         self._step = _Step(batch, figures, loss.detach() if loss.is_cuda else loss.item())
         self._resolve()
@@ -162,10 +151,7 @@ class StepCheck:
         self._resolve()
 
     def mark(self, flat: FlatParameters) -> None:
-        """If the loss is not finite, make the norm of the averaged gradient not finite either.
-
-        Call this after the gradient has been zeroed and before backward.
-        """
+        """If the loss is not finite, make the norm of the averaged gradient not finite either."""
         loss = self._step.loss
         if isinstance(loss, Tensor):
             flat.flag.copy_(loss * 0)
@@ -173,10 +159,7 @@ class StepCheck:
             flat.flag.fill_(math.nan)
 
     def passes(self, norm: Tensor, optimizers: Collection[torch.optim.Optimizer]) -> bool:
-        """Return whether to clip the gradient and step. On a GPU, fused optimizers decide later by themselves.
-
-        `norm` is that of the averaged gradient before clipping.
-        """
+        """Return whether to clip the gradient, whose norm is given, and step. On a GPU, the optimizers decide."""
         if self._lags(norm, optimizers):
             found = (norm - norm).ne(0).float()  # inf - inf is nan, and nan differs from 0
             for optimizer in optimizers:

@@ -94,18 +94,15 @@ class Normalizer(nn.Module):
         self.active = self.obs is not None or self.returns is not None
         self._running_E = torch.zeros(0, dtype=torch.float64)  # R of this rank's episodes, of one actor after another
 
-    # Normalising.
+    def normalize_obs(self, obs: Any, path: tuple[str, ...] = ()) -> Any:
+        """Return observations `[..., *shape]` or nested dicts of these; the normalised parts are float32 tensors.
 
-    def normalize_obs(self, obs: Any) -> Any:
-        """Return observations `[..., *shape]` or nested dicts of these; the normalised parts are float32 tensors."""
-        return obs if self.obs is None else self._normalize_part(obs, ())
-
-    def _normalize_part(self, obs: Any, path: tuple[str, ...]) -> Any:
-        if isinstance(obs, Mapping):
-            return {key: self._normalize_part(part, (*path, key)) for key, part in obs.items()}
-        if path not in self._places:
+        `path` are the keys that lead to them in a whole observation.
+        """
+        if self.obs is None or (path not in self._places and not isinstance(obs, Mapping)):
             return obs
-        assert self.obs is not None
+        if isinstance(obs, Mapping):
+            return {key: self.normalize_obs(part, (*path, key)) for key, part in obs.items()}
         place, x = self._places[path], torch.as_tensor(obs, device=self.obs.mean.device)
         features = x.reshape(-1, place.stop - place.start)
         normal = (features - self.obs.mean[place]) / self.obs.std[place]
@@ -128,14 +125,12 @@ class Normalizer(nn.Module):
     def observe(self, block: dict[str, Any]) -> dict[str, Any]:
         """Update the statistics with a rollout block, and return it normalised; a collective call.
 
-        The observations are normalised by the statistics with which the policy acted. Rewards are normalised by the new
-        ones, so that those of the first block are normalised too.
+        Observations are normalised by the statistics with which the policy acted; rewards by the new ones, so that
+        those of the first block are normalised too.
         """
         acted = self._with_obs(block)
         self.update(block)
         return self._with_rewards(acted)
-
-    # Statistics.
 
     def update(self, block: dict[str, Any]) -> None:
         """Add the env steps of a rollout block of each rank; a collective call.
@@ -150,11 +145,7 @@ class Normalizer(nn.Module):
             self.returns.update(self._discounted_returns(block).to(self.returns.mean.device))
 
     def fit(self, parts: Iterator[Any]) -> None:
-        """Use the statistics of a data set that every rank reads as a whole, if there are none yet.
-
-        Args:
-            parts: its observations, in parts `[R, ...]`.
-        """
+        """Use the statistics of a data set that every rank reads as a whole, in parts `[R, ...]`, if there are none."""
         if self.obs is not None and not self.obs.count.any():
             with alone():
                 for part in parts:
@@ -195,8 +186,6 @@ class Normalizer(nn.Module):
             return_N.copy_(running_N)
         self._running_E[first : first + number] = running_N
         return return_TN
-
-    # Checkpoints. `state_dict` returns the statistics, which are the same on all ranks.
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Restore statistics that `state_dict` returned; those that this object does not use are ignored."""

@@ -30,14 +30,10 @@ OPTIMIZER_KEYS: dict[str, Any] = dict(
     optimizer=Key(
         "adam",
         "algorithm: 'adam', 'adamw' (Adam with decoupled weight decay), 'rmsprop' or 'sgd'",
-        choices=("adam", "adamw", "rmsprop", "sgd"),
+        choices=tuple(OPTIMIZERS),
     ),
     betas=Key(
-        None,
-        "decay rates of the two moments of Adam and AdamW; None: [0.9, 0.999]",
-        type=list[float],
-        low=0,
-        below=1,
+        None, "decay rates of the two moments of Adam and AdamW; None: [0.9, 0.999]", type=list[float], low=0, below=1
     ),
     adam_eps=Key(
         1e-8,
@@ -64,29 +60,18 @@ USED_BY = {"betas": ("adam", "adamw"), "adam_eps": ("adam", "adamw", "rmsprop"),
 
 
 class Trained(NamedTuple):
-    """A part of a network, and how to train it.
-
-    Attributes:
-        network: the module whose parameters are trained.
-        learning_rate: a number, which the optimizer follows if it is `Scheduled`; None: `policy.learn.learning_rate`.
-        optimizer: a name in `OPTIMIZERS`, or a subclass of `torch.optim.Optimizer`; None: `policy.learn.optimizer`.
-        options: further keyword arguments of the optimizer's class, such as `betas`; a number may be `Scheduled`. They
-            default to the keys of `policy.learn`.
-    """
+    """A part of a network, and how to train it. What is left out is as the keys of `policy.learn` say."""
 
     network: nn.Module
-    learning_rate: float | None = None
-    optimizer: str | type[torch.optim.Optimizer] | None = None
-    options: dict[str, Any] = {}
+    learning_rate: float | None = None  # the optimizer follows it if it is `Scheduled`
+    optimizer: str | type[torch.optim.Optimizer] | None = None  # a name in `OPTIMIZERS`, or a class
+    options: dict[str, Any] = {}  # further arguments of this class, such as `betas`; a number may be `Scheduled`
 
 
 def create_optimizer(
     parameter: nn.Parameter, part: Trained, learn: EasyDict
 ) -> tuple[torch.optim.Optimizer, dict[str, Scheduled]]:
-    """Create the optimizer of one part. It is a fused one if torch has a fused implementation.
-
-    Returns:
-        The optimizer, and its options that have a schedule.
+    """Return the optimizer of one part, fused if torch has a fused implementation; and its options with a schedule.
 
     Raises:
         ValueError: no optimizer has the name `part.optimizer`.
@@ -95,9 +80,8 @@ def create_optimizer(
     cls = OPTIMIZERS.get(kind) if isinstance(kind, str) else kind
     if cls is None:
         raise ValueError(f"optimizer: expected {', '.join(OPTIMIZERS)} or a class, got '{kind}'.")
-    known = inspect.signature(cls).parameters
-    options: dict[str, Any] = {"weight_decay": learn.weight_decay, "fused": True}
-    options = {key: value for key, value in options.items() if key in known}
+    wanted, known = {"weight_decay": learn.weight_decay, "fused": True}, inspect.signature(cls).parameters
+    options: dict[str, Any] = {key: value for key, value in wanted.items() if key in known}
     for key, names in USED_BY.items():
         if learn.get(key) is not None and issubclass(cls, tuple(OPTIMIZERS[name] for name in names)):
             value = learn[key]
@@ -109,7 +93,7 @@ def create_optimizer(
 
 
 def load_moments(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Restore the moments of an optimizer. Its learning rate and other options do not change.
+    """Restore the moments of an optimizer. Its learning rate and other options remain those of the config.
 
     Moments that it has already stay where they are, because a CUDA graph may use them.
 
@@ -142,11 +126,7 @@ def load_moments(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> Non
 
 
 def check_optimizer(section: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
-    """Check the optimizer's keys of a config against each other.
-
-    Raises:
-        ConfigError: an option does not belong to the optimizer, or `betas` is not a pair.
-    """
+    """Raise `ConfigError` if an option of a config does not belong to the optimizer, or `betas` is not a pair."""
     for key, names in USED_BY.items():
         if given.get(key, defaults[key]) != defaults[key] and given["optimizer"] not in names:
             choices = " or ".join(f"'{name}'" for name in names)
@@ -191,8 +171,7 @@ class Coefficient(nn.Module):
     def bound(self) -> None:
         """Set a negative number to 0; call this after each step.
 
-        A loss that does not see that the number counts as 0, such as SAC's, would lower it further and further, and it
-        would take as many steps to become positive again.
+        A loss that does not see that it counts as 0, such as SAC's, would lower it further and further.
         """
         if not self._log_space:
             self.learned.clamp_(min=0.0)

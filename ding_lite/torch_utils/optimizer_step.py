@@ -1,8 +1,4 @@
-"""One optimizer step, the same on every rank, and the collection of a policy's optimizers.
-
-A step computes the loss, runs backward, averages the gradient over ranks, checks that it is finite, clips it, and
-updates the parameters.
-"""
+"""One optimizer step, the same on every rank, and the collection of a policy's optimizers."""
 
 from __future__ import annotations
 
@@ -16,6 +12,7 @@ from ding_lite.torch_utils.gradient import check_output, create_gradient, uses_d
 from ding_lite.torch_utils.nonfinite import StepCheck
 from ding_lite.torch_utils.optimizer import Loss, Trained, create_optimizer, load_moments
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
+from ding_lite.utils.schedule import Scheduled
 
 ALONE = "model"  # the name of a policy's only optimizer
 
@@ -23,7 +20,8 @@ ALONE = "model"  # the name of a policy's only optimizer
 class OptimizerStep:
     """Minimises a loss over the parameters of a network.
 
-    Several processes together take the step that one process would take on the joined batch.
+    A step computes the loss and its gradient, averages that over ranks, checks that it is finite, clips it, and updates
+    the parameters. Several processes together take the step that one process would take on the joined batch.
 
     A network is trained by one optimizer, or in parts with an optimizer each: `{"encoder": Trained(...),
     "head": Trained(...)}`. All parts share one backward pass, so losses that share an encoder are summed in one. The
@@ -37,9 +35,7 @@ class OptimizerStep:
         network: the network on its final device with its final dtype, or its parts by name. Its parameters become views
             of one tensor.
         cfg: the compiled `cfg.policy`.
-        learning_rate: the learning rate of a network that is not given as parts, see `Trained`.
-        optimizer: its kind of optimizer, see `Trained`.
-        options: further arguments of its optimizer, see `Trained`.
+        learning_rate: like `optimizer` and `options`, of a network that is not given as parts, see `Trained`.
 
     Attributes:
         network: the network, or a list of its parts.
@@ -69,12 +65,11 @@ class OptimizerStep:
         self.network = modules[0] if len(modules) == 1 else nn.ModuleList(modules)
         self._learn = cfg.learn
         self.flat = FlatParameters(*modules, share_memory=cfg.multi_gpu and not uses_ddp(cfg))
-        created = [
-            create_optimizer(parameter, part, cfg.learn)
-            for part, parameter in zip(parts.values(), self.flat.parts, strict=True)
-        ]
-        self.optimizers = {name: optimizer for name, (optimizer, _) in zip(parts, created, strict=True)}
-        self._changing = {name: options for name, (_, options) in zip(parts, created, strict=True) if options}
+        self.optimizers: dict[str, torch.optim.Optimizer] = {}
+        self._changing: dict[str, dict[str, Scheduled]] = {}  # options that have a schedule
+        for (name, part), parameter in zip(parts.items(), self.flat.parts, strict=True):
+            self.optimizers[name], changing = create_optimizer(parameter, part, cfg.learn)
+            self._changing |= {name: changing} if changing else {}
         self.check = StepCheck(cfg.learn.on_nonfinite, self.network)
         self.gradient = create_gradient(self.network, cfg, self.flat, self.check)
         self.steps, self.prefix, self.weight = 0, "", 1.0
@@ -121,11 +116,7 @@ class OptimizerStep:
         return norm
 
     def _clip(self, norm: Tensor) -> None:
-        """Clip the averaged gradient of each part in place, as `policy.learn.grad_clip_type` says.
-
-        Args:
-            norm: the norm of the whole gradient.
-        """
+        """Clip the averaged gradient of each part in place; `norm` is that of the whole gradient."""
         if self._learn.grad_clip_type is None:
             return
         bound, parts = self._learn.grad_clip_value, self.flat.parts
@@ -160,11 +151,7 @@ class OptimizerStep:
         return {"optimizer": states.get("") or states, **counts}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that `state_dict` returned. Learning rate and weight decay remain those of the config.
-
-        Raises:
-            ValueError: a moment does not have the shape of its parameters; torch does not check this.
-        """
+        """Restore a state that `state_dict` returned, see `load_moments`."""
         for name, optimizer in self.optimizers.items():
             load_moments(optimizer, state["optimizer"][name] if name else state["optimizer"])
         self.check.skipped, self.steps = state["skipped_updates"], state.get("optimizer_steps", 0)

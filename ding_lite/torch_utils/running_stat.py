@@ -24,13 +24,7 @@ def merge_moments(count_R: Tensor, mean_R: Tensor, square_R: Tensor) -> tuple[Te
     n = sum n_r, mean = sum n_r mean_r / n, S = sum S_r + n_r (mean_r - mean)^2, where S is the sum of squared
     deviations from the mean (Chan et al. 1983, doi:10.1080/00031305.1983.10483115). Without data, all three are 0.
 
-    Args:
-        count_R: n_r `[R, ...]`.
-        mean_R: mean_r `[R, ...]`.
-        square_R: S_r `[R, ...]`.
-
-    Returns:
-        n, mean and S, each `[...]`.
+    Takes n_r, mean_r and S_r `[R, ...]`, and returns n, mean and S, each `[...]`.
     """
     count = count_R.sum(0)
     mean = (count_R * mean_R).sum(0) / count.clamp(min=1)
@@ -40,10 +34,7 @@ def merge_moments(count_R: Tensor, mean_R: Tensor, square_R: Tensor) -> tuple[Te
 def joined_moments(count: Tensor, mean: Tensor, square: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Merge the moments of all ranks in one collective, see `merge_moments`.
 
-    Args:
-        count: this rank's n, float64 of any shape.
-        mean: this rank's mean, of the same shape and dtype.
-        square: this rank's S, of the same shape and dtype.
+    Takes n, mean and S of this rank, float64 of one shape.
     """
     return merge_moments(*all_gather_tensor(torch.stack([count, mean, square])).unbind(1))
 

@@ -16,15 +16,14 @@ DEFAULT_TARGET_UPDATE_FREQ = 100  # learner iterations
 class TargetNetwork:
     """A delayed copy of a network.
 
-    With `freq`, the parameters are copied after every `freq` updates. With `theta`, every update sets
+    With `freq`, 100 by default, the parameters are copied after every `freq` updates. With `theta`, every update sets
     target = (1 - theta) * target + theta * online. Buffers are copied at every update.
 
     Args:
         online: the network that learns; its parameters are views of `flat`.
         flat: the flat parameters of the network's optimizers.
         freq: learner iterations between two copies, or None.
-        theta: weight of the online network, which may be `Scheduled`, or None. At most one of `freq` and `theta` is
-            given. Without both, `freq` is 100.
+        theta: weight of the online network, which may be `Scheduled`, or None.
 
     Attributes:
         network: the copy; it needs no gradient.
