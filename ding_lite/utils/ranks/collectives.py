@@ -28,18 +28,15 @@ _alone = 0  # number of nested `alone` contexts
 def allreduce_data(data: Any, op: Literal["sum", "mean"] = "sum") -> Any:
     """Reduce a number, a tensor or a dict of them over all ranks, in one collective.
 
-    All values are sent as float64, so integers are exact up to 2^53.
+    All values are sent as float64, so integers are exact up to 2^53. Booleans count as 0 or 1.
 
     Args:
-        data: what to reduce. Every rank must pass the same keys and shapes. Booleans count as 0 or 1.
+        data: what to reduce. Every rank must pass the same keys and shapes.
         op: 'sum' or 'mean'.
 
     Returns:
         The result in the structure of `data`. Sums of integers are integers; means are floats. With one process it is
         `data` itself.
-
-    Raises:
-        ValueError: `op` is unknown.
     """
     if op not in ("sum", "mean"):
         raise ValueError(f"allreduce_data: expected op 'sum' or 'mean', got {op!r}.")
@@ -88,16 +85,9 @@ def await_gpu(tensor: Tensor) -> None:
 
 
 def broadcast_object_list(objects: list[Any], src: int = 0) -> None:
-    """Replace the elements of `objects`, in place, by those of rank `src`.
-
-    The objects are pickled, see `all_gather_object`.
-    """
-    if get_world_size() == 1:
-        return
-    if machine_group().machines == 1:
-        objects[:] = machine_group().gather(objects, [src])[0]
-        return
-    objects[:] = machine_group().exchange(objects, src)[0]
+    """Replace the elements of `objects`, in place, by those of rank `src`; pickled as in `all_gather_object`."""
+    if get_world_size() > 1:
+        objects[:] = machine_group().exchange(objects, src)[0]
 
 
 def all_gather_object(value: Any) -> list[Any]:
@@ -106,11 +96,7 @@ def all_gather_object(value: Any) -> list[Any]:
     They are pickled, and unpickled only if they come from this user's processes or are signed with the job's secret.
     Several machines without a secret trust all that can reach them.
     """
-    if get_world_size() == 1:
-        return [value]
-    if machine_group().machines == 1:
-        return machine_group().gather(value, range(get_world_size()))
-    return machine_group().exchange(value)
+    return machine_group().exchange(value) if get_world_size() > 1 else [value]
 
 
 def all_gather_tensor(own: Tensor) -> Tensor:
@@ -168,7 +154,7 @@ def _attempt(function: Callable[[], Any]) -> list[Any]:
 def alone() -> Iterator[None]:
     """Return a context manager in which this process counts as the only one, so that no call in it is a collective.
 
-    Use it for work that each rank does at its own pace, and in a forked child, which must not use the inherited group.
+    Use it for work that each rank does at its own pace.
     """
     global _alone
     _alone += 1

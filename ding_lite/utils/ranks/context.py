@@ -27,7 +27,7 @@ import torch.distributed.nn.functional
 
 from ding_lite.utils.ranks.collectives import get_rank, get_world_size
 from ding_lite.utils.ranks.heartbeat import waiting
-from ding_lite.utils.ranks.interrupt import INTERRUPTED
+from ding_lite.utils.ranks.interrupt import INTERRUPTED, ends_at_interrupt
 from ding_lite.utils.ranks.launch_environment import (
     Launch,
     allow_descriptors,
@@ -99,13 +99,12 @@ class DDPContext:
         self._variables = ExitStack()  # sets environment variables for torch
 
     def __enter__(self) -> DDPContext:
-        if dist.is_initialized():  # without a store that others reach, only this rank is watched
-            place = None if DDPContext._watched or get_world_size() == 1 else find_meeting_place(self.timeout)
+        joined = dist.is_initialized()
+        launch = None if joined else read_launch()
+        if launch is None:  # without a store that others reach, only this rank is watched
+            alone = not joined or DDPContext._watched or get_world_size() == 1
+            place = None if alone else find_meeting_place(self.timeout)
             self._watch(place and meet(place, self.timeout, first_reports(place.world_size)))
-            return self
-        launch = read_launch()
-        if launch is None:
-            self._watch(None)
             return self
         if torch.cuda.is_available():
             torch.cuda.set_device(launch.local_rank % torch.cuda.device_count())
@@ -123,10 +122,8 @@ class DDPContext:
     def _join_or_exit(self, launch: Launch) -> None:
         """Join the process group; if that fails, end with one line."""
         try:
-            self._join(launch)
-        except KeyboardInterrupt:
-            print(INTERRUPTED, file=sys.stderr)
-            raise SystemExit(128 + signal.SIGINT) from None
+            with ends_at_interrupt():
+                self._join(launch)
         except UserError as error:
             record_cause(_describe(error), mistake=str(error))
             if launch.rank == 0 and self._report:
@@ -192,20 +189,17 @@ class DDPContext:
         # Leaving may wait for the peers of a pending collective. A C thread, which needs no GIL, is the last resort.
         self._null = open(os.devnull, "w")  # noqa: SIM115 (must stay open until the process has ended)
         faulthandler.dump_traceback_later(EXIT_GRACE + LAST_WORD, exit=True, file=self._null)
-        status = 2 if isinstance(error, UserError) else 130 if isinstance(error, KeyboardInterrupt) else 1
-        text = ""
-        if isinstance(error, SystemExit):
-            status = error.code if isinstance(error.code, int) else 1
-        elif not isinstance(error, KeyboardInterrupt) and not lost:
-            text = f"{error}\n" if isinstance(error, UserError) else "".join(traceback.format_exception(error))
-        first = self._watchdog.first_mistake(str(error)) if self._watchdog and isinstance(error, UserError) else ""
+        status, mistake = _status(error), str(error) if isinstance(error, UserError) else ""
+        text = f"{mistake}\n" if mistake and not lost else ""
+        if not lost and not isinstance(error, KeyboardInterrupt | SystemExit | UserError):
+            text = "".join(traceback.format_exception(error))
+        first = self._watchdog.first_mistake(mistake) if self._watchdog and mistake else ""
         shown = f"{INTERRUPTED}\n" if isinstance(error, KeyboardInterrupt) else text
         printed_by_rank_0 = shown in (f"{INTERRUPTED}\n", f"{first}\n")
         if self._report and (get_rank() == 0 or not printed_by_rank_0):
             prefix = "" if shown.startswith("[rank ") else f"[rank {get_rank()}] "  # `on_every_rank` names it
             sys.stderr.write(textwrap.indent(shown, prefix))
             sys.stderr.flush()
-        mistake = str(error) if isinstance(error, UserError) else ""
         record_cause(f"lost another rank: {lost}" if lost else cause, None, text, mistake, bool(lost))
         self._unwatch(status, "" if lost or not isinstance(error, Exception) else cause, alike=bool(first))
         if mistake:
@@ -219,18 +213,17 @@ class DDPContext:
 
     def _leave_no_group(self, error: BaseException | None, cause: str) -> None:
         """Leave the block if it joined no group: one process, or a group that existed before."""
+        mistake = str(error) if isinstance(error, UserError) else ""
         if cause and self._watchdog:
-            mistake = str(error) if isinstance(error, UserError) else ""
             record_cause(cause, None, "".join(traceback.format_exception(error)), mistake)
         own = isinstance(error, Exception) and not _is_of_a_collective(error)
         self._unwatch(int(bool(cause)), cause if own else "")
         if isinstance(error, KeyboardInterrupt | UserError) and get_world_size() == 1:
-            interrupted = isinstance(error, KeyboardInterrupt)
             if self._report:
-                print(INTERRUPTED if interrupted else error, file=sys.stderr)
-            if not interrupted:
+                print(mistake or INTERRUPTED, file=sys.stderr)
+            if mistake:
                 end_launcher()
-            raise SystemExit(128 + signal.SIGINT if interrupted else 2) from None
+            raise SystemExit(_status(error)) from None
 
 
 def _describe(error: BaseException | None) -> str:
@@ -240,15 +233,21 @@ def _describe(error: BaseException | None) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
+def _status(error: BaseException | None) -> int:
+    """Return the exit status after an exception."""
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else 1
+    return 2 if isinstance(error, UserError) else 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+
+
 def _is_of_a_collective(error: BaseException | None) -> bool:
     """Return whether a collective raised the error, or an error that caused it."""
-    if error is None:
-        return False
-    if isinstance(error, dist.DistError) or (
-        isinstance(error, RuntimeError) and re.search("(?i)gloo|nccl", str(error))
-    ):
-        return True
-    return _is_of_a_collective(error.__cause__ or error.__context__)
+    while error is not None:
+        named = isinstance(error, RuntimeError) and re.search("(?i)gloo|nccl", str(error))
+        if named or isinstance(error, dist.DistError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _end_process(status: int) -> None:

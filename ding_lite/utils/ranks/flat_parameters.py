@@ -5,6 +5,8 @@ Shapes: P parameters.
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 from torch import Tensor, nn
 
@@ -35,7 +37,7 @@ class FlatParameters:
         parts: one flat parameter for each module, a view of `parameter`; for a single module, `parameter` itself.
         flag: a scalar at the end of the gradient that belongs to no parameter and is zero after `zero_grad`. A value
             that is written to it before backward is averaged with the gradient and is part of its norm.
-        is_shared: whether the gradient is in memory that all ranks map.
+        is_shared: whether the gradient is in memory that all ranks of this machine map.
 
     Raises:
         ValueError: no parameter is trainable, dtypes or devices differ, or two modules share a parameter.
@@ -65,17 +67,14 @@ class FlatParameters:
             param.data, param.grad = data, grad
             self._views.append((data, grad))
         self.gradients = [grad for _, grad in self._views]
-        self.parts = [self.parameter] if len(groups) == 1 else self._create_parts(groups, starts)
+        self.parts = [self.parameter]
+        if len(groups) > 1:
+            ends = list(itertools.accumulate(map(len, groups), initial=0))
+            places = [slice(starts[first], starts[end]) for first, end in itertools.pairwise(ends)]
+            self.parts = [nn.Parameter(self.parameter.data[place]) for place in places]
+            for part, place in zip(self.parts, places, strict=True):
+                part.grad = self.gradient[place]
         self._grads = [part.grad for part in self.parts]
-
-    def _create_parts(self, groups: list[list[nn.Parameter]], starts: list[int]) -> list[nn.Parameter]:
-        parts, first = [], 0
-        for group in groups:
-            place = slice(starts[first], starts[first + len(group)])
-            parts.append(nn.Parameter(self.parameter.data[place]))
-            parts[-1].grad = self.gradient[place]
-            first += len(group)
-        return parts
 
     def check(self) -> None:
         """Raise `RuntimeError` if a parameter or a gradient was replaced."""
@@ -88,16 +87,12 @@ class FlatParameters:
             )
 
     def zero_grad(self) -> None:
-        """Set all gradients to zero, in place.
-
-        Raises:
-            RuntimeError: a parameter or a gradient was replaced.
-        """
+        """Set all gradients to zero, in place, after a `check`."""
         self.check()
         self.gradient.zero_()
 
     def average_grad(self) -> None:
-        """Replace the gradients by their mean over all ranks, as `zero_grad` checks them; a collective call.
+        """Replace the gradients by their mean over all ranks, after a `check`; a collective call.
 
         On a rank that does not use a parameter, its gradient counts as zero.
         """

@@ -8,17 +8,12 @@ from dataclasses import dataclass, field
 
 
 class _Waiting:
-    """A context around waits; may be nested.
-
-    Attributes:
-        depth: how many are entered now.
-        ended: how many have ended.
-    """
+    """A context around waits; may be nested."""
 
     __slots__ = ("depth", "ended")
 
     def __init__(self) -> None:
-        self.depth = self.ended = 0
+        self.depth = self.ended = 0  # how many are entered now, and have ended
 
     def __enter__(self) -> None:
         self.depth += 1
@@ -30,25 +25,16 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Progress:
-    """What the main thread tells the watchdog's thread, and hears from it.
+    """What the main thread tells the watchdog's thread, and hears from it."""
 
-    Attributes:
-        count: number of heartbeats.
-        stage: the stage of the last one.
-        failure: the error after which the main thread cleans up.
-        run: number of `InterruptGuard`s so far, the same on all ranks.
-        asked: one cell, the number of the last run that a signal asked this rank to stop; 0: none.
-        near: the same cells of the other ranks of this machine, in memory that they share.
-        others_asked: the same number of the ranks that the watchdog hears of.
-    """
-
-    count: int = 0
-    stage: str = ""
-    failure: BaseException | None = None
-    run: int = 0
+    count: int = 0  # heartbeats
+    stage: str = ""  # of the last one
+    failure: BaseException | None = None  # the error after which the main thread cleans up
+    run: int = 0  # `InterruptGuard`s so far, the same on all ranks
+    # One cell, the number of the last run that a signal asked this rank to stop; 0: none.
     asked: memoryview[int] = field(default_factory=lambda: memoryview(bytearray(8)).cast("q"))
-    near: list[memoryview[int]] = field(default_factory=list)
-    others_asked: int = 0
+    near: list[memoryview[int]] = field(default_factory=list)  # cells of the machine's other ranks, in shared memory
+    others_asked: int = 0  # the same number of the ranks that the watchdog hears of
 
 
 progress, _waits, _writes = _Progress(), _Waiting(), _Waiting()
@@ -58,10 +44,8 @@ def heartbeat(stage: str) -> None:
     """Report progress of the main thread; takes 0.1 us.
 
     A process in `DDPContext` ends if it reports none for DING_LITE_TIMEOUT seconds. Call this in work of your own that
-    takes longer, such as an upload in a callback.
-
-    Args:
-        stage: what the main thread does, for messages. If empty, the detection of hangs ends until the next call.
+    takes longer, such as an upload in a callback. `stage` is what the main thread does, for messages; if it is empty,
+    the detection of hangs ends until the next call.
     """
     progress.count += 1
     progress.stage = stage
@@ -70,8 +54,7 @@ def heartbeat(stage: str) -> None:
 def stop_requested() -> bool:
     """Return whether a signal asked a rank to end the current run, that of the newest `InterruptGuard`.
 
-    Signals of this machine's ranks are seen at once, those of other machines within four seconds, which needs the
-    watchdog of `DDPContext`.
+    Signals of this machine's ranks are seen at once, those of other machines within four seconds, by the watchdog.
     """
     for cell in (progress.asked, *progress.near):
         if cell[0] >= progress.run > 0:
@@ -90,10 +73,7 @@ def cleaning_up(error: BaseException | None) -> Iterator[None]:
 
 
 def waiting() -> _Waiting:
-    """Return a context manager that marks a wait for other ranks; a hang in it does not count as this rank's.
-
-    A wait that ends is progress.
-    """
+    """Return a context manager that marks a wait for other ranks; its end is progress, a hang in it not this rank's."""
     return _waits
 
 

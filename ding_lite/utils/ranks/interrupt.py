@@ -30,10 +30,7 @@ def ends_at_interrupt() -> Iterator[None]:
 
 @contextmanager
 def restoring_signals(numbers: Iterable[signal.Signals] = SIGNALS) -> Iterator[None]:
-    """Return a context manager that finally restores the handlers of signals; outside the main thread, it does nothing.
-
-    Only the main thread can change them.
-    """
+    """Return a context manager that finally restores the handlers of signals, which only the main thread can change."""
     is_main = threading.current_thread() is threading.main_thread()
     handlers = {number: signal.getsignal(number) for number in numbers} if is_main else {}
     try:
@@ -58,10 +55,8 @@ class InterruptGuard:
 
     The second signal has its default action and raises no exception, so it also ends a process that waits in a
     collective. Ranks receive a signal at different times or not at all, so reduce `requested` over all ranks before
-    acting on it. Outside the main thread, where Python cannot handle signals, the context does nothing.
-
-    Args:
-        rank: rank of this process; only rank 0 prints a message.
+    acting on it. Only rank 0 prints a message. Outside the main thread, where Python cannot handle signals, the context
+    does nothing.
 
     Attributes:
         signum: the first signal that arrived, or None; shells expect the exit status `128 + signum`.
@@ -105,13 +100,11 @@ class InterruptGuard:
 def end_with_parent(signum: int, parent: int) -> None:
     """Let the kernel send this process a signal when its parent ends, even if the parent is killed by SIGKILL.
 
-    If the parent has ended already, this process ends immediately, without cleaning up. On systems other than Linux
-    that is all that happens.
+    If the parent, whose process id is given, has ended already, this process ends immediately, without cleaning up. On
+    systems other than Linux that is all that happens.
 
     To the kernel, the parent ends when the thread that started this process ends. That thread must therefore live as
     long as this process. An exec keeps the setting; processes that this one forks do not inherit it.
-
-    `parent` is its process id, which the parent itself asked for with `os.getpid()`.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signum)

@@ -1,7 +1,6 @@
-"""Reads what a launcher gives a process: its place in a job, its cores, time-outs; writes its error file.
+"""Reads what a launcher gives a process, in environment variables, such as its place in a job; writes its error file.
 
-The place is in environment variables, set by torch's launchers, SLURM's srun, or by hand. This module never imports
-torch.
+The launcher is one of torch's, SLURM's srun, or the user. This module never imports torch.
 """
 
 from __future__ import annotations
@@ -130,10 +129,7 @@ def usable_cores() -> int:
 def check_processes(number: int, option: str, gpus: int = 0) -> None:
     """Raise `UserError` if training processes would be many more than the cores, which they would only take in turns.
 
-    Args:
-        number: how many would run at the same time on this machine.
-        option: what says so, such as '--nproc'.
-        gpus: as many processes are fine.
+    `number` would run at the same time, because `option`, such as '--nproc', says so; as many as `gpus` are fine.
     """
     cores = usable_cores()
     most = max(PROCESSES_A_CORE * cores, gpus)
@@ -171,11 +167,7 @@ def allow_descriptors(world_size: int, hosts_store: bool, launcher_hosts_store: 
 
 
 def read_seconds(name: str, default: str, given: float | None = None) -> float:
-    """Return a time-out: `given`, else the environment variable `name`, else `default`.
-
-    Raises:
-        SystemExit: with one line, if it is not a number of seconds > 0.
-    """
+    """Return a time-out: `given`, else the environment variable `name`, else `default`; `SystemExit` if it is none."""
     text = os.environ.get(name, default) if given is None else str(given)
     if not re.fullmatch(r"\d*\.?\d+|\d+\.", text) or float(text) == 0:
         raise SystemExit(f"time-out ({name}): expected a number of seconds > 0, got {text!r}.")
@@ -195,8 +187,7 @@ def sibling_error_file(launch: Launch, rank: int) -> str:
 def end_launcher() -> None:
     """End torch's launcher with a SIGTERM, if it is this process's parent and would start all ranks again.
 
-    It restarts ranks after every failure, and cannot be told otherwise. Call this after a mistake of the user, which
-    every restart would repeat.
+    It cannot be told otherwise. Call this after a mistake of the user, which every restart would repeat.
     """
     env, parent = os.environ, os.getppid()
     left = env.get("TORCHELASTIC_RESTART_COUNT") != env.get("TORCHELASTIC_MAX_RESTARTS")
@@ -225,11 +216,10 @@ def record_cause(
     """
     path = os.environ.get("TORCHELASTIC_ERROR_FILE") if path is None else path
     if path:
-        own = {"traceback": trace, "mistake": mistake, "lost_peer": lost_peer}
-        more = {"py_callstack": cause, "timestamp": str(int(time.time())), **own}
-        report = {"message": cause, "extraInfo": more}
+        more: dict[str, object] = {"py_callstack": cause, "timestamp": str(int(time.time()))}
+        more |= {"traceback": trace, "mistake": mistake, "lost_peer": lost_peer}
         with suppress(OSError), open(path, "w") as file:
-            json.dump({"message": report}, file)
+            json.dump({"message": {"message": cause, "extraInfo": more}}, file)
 
 
 def share(total: int, rank: int, ranks: int) -> range:

@@ -104,11 +104,7 @@ class MachineGroup:
         self._timeout, self._lost, self._signer = timeout, lost, signer
 
     def barrier(self, kind: int = BARRIER, length: int = 0) -> None:
-        """Wait until every rank of this machine calls this with the same kind and length.
-
-        Args:
-            kind: an index of `KINDS`.
-            length: what else has to be the same on all ranks, such as the number of values.
+        """Wait until every rank of this machine calls this with the same kind, an index of `KINDS`, and length.
 
         Raises:
             torch.distributed.DistNetworkError: another rank has left or is lost, or the time-out has passed.
@@ -174,18 +170,14 @@ class MachineGroup:
         return self._turn
 
     def sum(self, value_K: np.ndarray) -> np.ndarray:
-        """Return the sums of float64 numbers over all ranks of all machines; every rank gets the same bits.
-
-        K may be at most `SLOT` / 8.
-        """
+        """Return the sums of up to `SLOT` / 8 float64 numbers over all ranks of all machines, to the bit the same."""
         turn, size = self._next(), len(value_K)
         self._floats[turn, self.index, :size] = value_K
         self.barrier(SUM, size)
         total_K = self._floats[turn, :, :size].sum(0)
-        return total_K if self.machines == 1 else self._join_machines(total_K)
-
-    def _join_machines(self, total_K: np.ndarray) -> np.ndarray:
-        turn, size = self._next(), len(total_K)
+        if self.machines == 1:
+            return total_K
+        turn = self._next()
         if self.index == 0:
             self.add_machines(torch.from_numpy(total_K))
             self._floats[turn, 0, :size] = total_K
@@ -193,18 +185,13 @@ class MachineGroup:
         return self._floats[turn, 0, :size].copy()
 
     def add_machines(self, total: torch.Tensor) -> None:
-        """Add up a tensor of the first ranks of all machines, in place; these ranks alone call this, collectively."""
+        """Add up a tensor of the first ranks of all machines, in place; these ranks alone call this."""
         assert self._leaders is not None
         with waiting():
             dist.all_reduce(total, group=self._leaders())
 
     def gather(self, value: Any, sources: Sequence[int]) -> list[Any]:
-        """Return the objects of the ranks at these places of this machine; they are pickled.
-
-        Args:
-            value: this rank's object; ignored unless it is a source.
-            sources: places among `ranks`, one or all.
-        """
+        """Return the objects of the ranks at these places of this machine, one or all of them; they are pickled."""
         data = pickle.dumps(value) if self.index in sources else b""
         found, room, start, longest = [bytearray() for _ in sources], SLOT - 8, 0, 1
         while start < longest:  # objects larger than a slot take several turns
@@ -226,6 +213,8 @@ class MachineGroup:
         Raises:
             RuntimeError: an object was not signed by a rank of this job.
         """
+        if self.machines == 1:
+            return self.gather(value, range(len(self.ranks)) if src is None else [src])
         data = pickle.dumps(value) if src in (None, dist.get_rank()) else b""
         return [pickle.loads(whole) for whole in exchange_bytes(data, self._signer, src)]
 
@@ -272,9 +261,6 @@ def _share(signer: Signer) -> tuple[list[list[Peer]], Any]:
 
     Ranks with the same machine id are assumed to share memory. This is verified: each writes a random token, which all
     others have to read. If one of them cannot, each of them counts as a separate machine.
-
-    Raises:
-        UserError: the ranks have different versions of a package.
     """
     rank = dist.get_rank()
     peers = [Peer(*fields) for fields in _gather(describe_rank(rank), signer)]
@@ -344,7 +330,7 @@ def exchange_bytes(own: bytes, signer: Signer, src: int | None = None) -> list[b
 
 @dataclass
 class _Present:
-    """The machine group of this process, and what the next one will be created with."""
+    """The machine group of this process, and what the next one will be created with, see `watch_machine_group`."""
 
     group: MachineGroup | None = None
     timeout: float | None = None
@@ -387,7 +373,8 @@ def leave_machine_group() -> None:
     """Leave the machine group, if there is one: other ranks that wait for this one get an error."""
     if _present.group is not None:
         _present.group.leave()
-    _present.group = _present.timeout = _present.lost = _present.signer = None
+    _present.group = None
+    watch_machine_group(None)
 
 
 def create_memory(length: int) -> int | None:

@@ -1,7 +1,5 @@
 """How the ranks of a job meet: each describes itself in a store, before they form a process group.
 
-A description has the process, the machine, the versions and the GPU of a rank.
-
 Everybody who reaches the store's port can write into it. Therefore descriptions are signed, see `signing`, and nothing
 that comes from it is unpickled. The store of a job of one machine listens only on the loopback address.
 """
@@ -62,7 +60,8 @@ class Meeting(NamedTuple):
 class SignedStore(dist.Store):
     """The store of a meeting, for gloo: an address counts only if a rank of this meeting has signed it.
 
-    torch keeps no reference to this object, so the caller has to, for as long as the process group exists.
+    A value that is not signed raises a `RuntimeError`. torch keeps no reference to this object, so the caller has to,
+    for as long as the process group exists.
     """
 
     def __init__(self, store: Any, signer: Signer) -> None:
@@ -70,36 +69,25 @@ class SignedStore(dist.Store):
         self._store, self._signer = store, signer
 
     def set(self, key: str, value: str | bytes) -> None:
-        """Sign a value and write it."""
         self._store.set(key, self._sign(value, key))
 
     def get(self, key: str) -> bytes:
-        """Wait for a value and return it.
-
-        Raises:
-            RuntimeError: it is not signed.
-        """
         return self._verify(self._store.get(key), key)
 
     def compare_set(self, key: str, expected: str | bytes, value: str | bytes) -> bytes:
-        """Sign a value and write it, if the expected one is there, or none if that is empty; return what is there."""
         before = self._sign(expected, key) if expected else expected
         return self._verify(self._store.compare_set(key, before, self._sign(value, key)), key)
 
     def check(self, keys: list[str]) -> bool:
-        """Return whether all keys exist."""
         return self._store.check(keys)
 
     def wait(self, keys: list[str], timeout: timedelta = timedelta(days=1)) -> None:
-        """Wait for keys."""
         self._store.wait(keys, timeout)
 
     def add(self, key: str, amount: int) -> int:
-        """Add to a counter and return it."""
         return self._store.add(key, amount)
 
     def delete_key(self, key: str) -> bool:
-        """Delete a key and return whether it existed."""
         return self._store.delete_key(key)
 
     def _sign(self, value: str | bytes, key: str) -> Any:  # torch takes bytes, in spite of its hints
@@ -175,18 +163,11 @@ def host_store(addr: str, port: int, timeout: float) -> dist.TCPStore:
             raise RuntimeError(f"{why}: {error.strerror}") from error
         addr, port = server.getsockname()[:2]
         descriptor = server.detach()
-    return dist.TCPStore(
-        addr,
-        port,
-        is_master=True,
-        timeout=timedelta(seconds=timeout),
-        wait_for_workers=False,
-        master_listen_fd=descriptor,
-    )
+    return _connect(addr, port, timeout, is_master=True, master_listen_fd=descriptor)
 
 
-def _connect(addr: str, port: int, timeout: float) -> dist.TCPStore:
-    return dist.TCPStore(addr, port, timeout=timedelta(seconds=timeout), wait_for_workers=False)
+def _connect(addr: str, port: int, timeout: float, **options: Any) -> dist.TCPStore:
+    return dist.TCPStore(addr, port, timeout=timedelta(seconds=timeout), wait_for_workers=False, **options)
 
 
 def _open_store(launch: Launch, timeout: float, wait: _Wait) -> dist.TCPStore:
@@ -210,10 +191,7 @@ def launcher_hosts_store() -> bool:
 
 
 def find_meeting_place(timeout: float) -> Launch | None:
-    """Return the job of a process group that the user made, whose ranks can `meet`; None if its store has no address.
-
-    The ranks meet in the group's store, over a connection of their own.
-    """
+    """Return the job of a process group that the user made, whose ranks can `meet`; None without a TCPStore."""
     world: Any = dist.group.WORLD
     store = world.get_group_store()
     while isinstance(store, dist.PrefixStore):
@@ -230,8 +208,8 @@ def meet(launch: Launch, timeout: float, prepared: Mapping[str, str]) -> Meeting
 
     torch's launcher keeps one store for all restarts, and its count of restarts is not unique, because one of two
     machines may have been restarted. Therefore rank 0 names each meeting anew. A rank that finds the name of a meeting
-    that has taken place waits for the next one. It takes `timeout` seconds at most. `prepared` are keys of the meeting,
-    without its prefix, that exist when it has taken place, and their values.
+    that has taken place waits for the next one, `timeout` seconds at most. `prepared` are keys of the meeting, without
+    its prefix, that exist when it has taken place, and their values.
 
     Raises:
         RuntimeError: the ranks do not meet.
@@ -370,9 +348,9 @@ def machine_id() -> str:
         return uuid.uuid4().hex
 
 
-def describe_process(rank: int, pid: int) -> Peer:
+def describe_process(rank: int, pid: int, **more: Any) -> Peer:
     """Return the description of this process, or of the launcher that started it."""
-    return Peer(rank, pid, process_state(pid)[1], socket.gethostname(), machine_id())
+    return Peer(rank, pid, process_state(pid)[1], socket.gethostname(), machine_id(), **more)
 
 
 def describe_rank(rank: int) -> Peer:
@@ -383,8 +361,7 @@ def describe_rank(rank: int) -> Peer:
         gpu = str(getattr(torch.cuda.get_device_properties(device), "uuid", f"{machine_id()} {device}"))
     versions = {"ding_lite": sys.modules["ding_lite"].__version__, "torch": torch.__version__, "numpy": np.__version__}
     nccl, ordered = dist.is_nccl_available(), platform.machine() in ORDERED
-    peer = describe_process(rank, os.getpid())
-    return peer._replace(versions=versions, gpu=gpu, nccl=nccl, ordered=ordered)
+    return describe_process(rank, os.getpid(), versions=versions, gpu=gpu, nccl=nccl, ordered=ordered)
 
 
 def check_versions(peers: Sequence[Peer]) -> None:
@@ -405,11 +382,9 @@ def choose_backend(peers: Sequence[Peer]) -> tuple[str, str]:
         return "gloo", ""
     if not all(gpus):
         return "gloo", describe_values(["a GPU" if gpu else "no GPU" for gpu in gpus])
-    shared = [rank for rank, gpu in enumerate(gpus) if gpus.count(gpu) > 1]
-    if shared:
+    if shared := [rank for rank, gpu in enumerate(gpus) if gpus.count(gpu) > 1]:
         return "gloo", f"{name_ranks(shared)} share a GPU"
-    without = [peer.rank for peer in peers if not peer.nccl]
-    if without:
+    if without := [peer.rank for peer in peers if not peer.nccl]:
         return "gloo", f"torch was built without nccl on {name_ranks(without)}"
     return "cpu:gloo,cuda:nccl", ""
 
@@ -426,9 +401,7 @@ def describe_values(values: Sequence[str]) -> str:
 
 def name_ranks(ranks: Sequence[int]) -> str:
     """Return ascending ranks as words: `rank 3`, `ranks 0 to 2`, `ranks 0, 2, 4, 6 and 3 more`."""
-    if len(ranks) == 1:
-        return f"rank {ranks[0]}"
-    dense = ranks[-1] - ranks[0] == len(ranks) - 1
-    if dense and len(ranks) > 2:
+    if len(ranks) > 2 and ranks[-1] - ranks[0] == len(ranks) - 1:
         return f"ranks {ranks[0]} to {ranks[-1]}"
-    return f"ranks {', '.join(map(str, ranks[:4]))}" + (f" and {len(ranks) - 4} more" if len(ranks) > 4 else "")
+    more = f" and {len(ranks) - 4} more" if len(ranks) > 4 else ""
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks[:4]))}{more}"

@@ -74,11 +74,7 @@ def _printable(value: Any) -> Any:
 
 
 def given_secret() -> bytes:
-    """Return the secret in the environment; empty if there is none.
-
-    Raises:
-        UserError: it is too short.
-    """
+    """Return the secret in the environment; empty if there is none. Raises `UserError` if it is too short."""
     secret = os.environ.get(SECRET, "").encode()
     if 0 < len(secret) < SHORTEST:
         raise UserError(
@@ -105,8 +101,7 @@ def is_handed_out(launch: Launch) -> bool:
 def handing_out(port: int) -> Iterator[bytes]:
     """Return a context manager that yields a new secret, and meanwhile gives it to processes of this user.
 
-    Args:
-        port: that of the job's store, which two jobs of a machine do not share.
+    `port` is that of the job's store, which two jobs of a machine do not share.
 
     Raises:
         UserError: another process has this place.

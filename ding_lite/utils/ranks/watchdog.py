@@ -72,7 +72,7 @@ def first_reports(world_size: int) -> dict[str, str]:
 
 
 def _bounded(call: Callable[[], None], seconds: float) -> None:
-    """Wait at most `seconds` for a call that may block forever, such as one to a store whose process is stopped."""
+    """Wait at most `seconds` for a call that may block, such as one to a store whose process is stopped."""
     thread = threading.Thread(target=call, daemon=True)
     thread.start()
     for _ in range(round(seconds / JOIN_STEP)):  # a process that is suspended meanwhile does not wait
@@ -85,8 +85,7 @@ class Watchdog:
     """The thread that ends this process if its main thread makes no progress outside a wait for others for `timeout`.
 
     A call of `heartbeat` is progress, and so are the end of a wait for other ranks, reading or writing a file, and all
-    of `writing`: a large checkpoint may take long, and so may a slow disk. With a `meeting`, it also detects the loss
-    of other ranks.
+    of `writing`: a large checkpoint may take long, and so may a slow disk.
 
     Args:
         timeout: seconds without progress that are a hang.
@@ -135,26 +134,17 @@ class Watchdog:
     def _connect(self) -> dist.Store:
         if self._store is None:
             assert self._meeting is not None
-            timeout = 2 * self._silence  # `_bounded` comes first, and prints nothing
-            self._store = self._meeting.connect(timeout)
+            self._store = self._meeting.connect(2 * self._silence)  # `_bounded` comes first, and prints nothing
         return self._store
 
     def _tell(self, store: dist.Store) -> None:
         self._number += 1
-        stalled = round(self._clock - self._progressed)
+        stalled, waits = round(self._clock - self._progressed), waiting().depth > 0
         others = self._beats[1:] if self._rank == 0 else []
-        beat = Beat(
-            self._number,
-            progress.stage,
-            stalled,
-            waiting().depth > 0,
-            self._left,
-            asked=max(progress.asked[0], progress.others_asked),
-            idle=min([stalled, *(beat.stalled for beat in others if not beat.left)]),
-        )
+        idle = min([stalled, *(beat.stalled for beat in others if not beat.left)])
+        asked = max(progress.asked[0], progress.others_asked)
+        beat = Beat(self._number, progress.stage, stalled, waits, self._left, asked, idle)
         store.set(f"{self._key}/{self._rank}", self._signer.dump(beat, str(self._rank)))
-
-    # The thread.
 
     def _run(self) -> None:
         last = time.monotonic()
@@ -173,7 +163,10 @@ class Watchdog:
             if failure is not None and (
                 self._clock - self._failed >= CLEANUP_TIMEOUT or self._clock - self._progressed >= limit
             ):
-                self._end_failed(failure)
+                what = " ".join(f"{type(failure).__name__}: {failure}".split())
+                trace = "".join(traceback.format_exception(failure))
+                seconds = min(CLEANUP_TIMEOUT, self._timeout)
+                self._end(f"{trace}Cleaning up after this error takes more than {seconds:g} s", f"failed: {what}")
             cause = self._meeting is not None and (self._look() or self._waits_in_vain())
             if cause and not self._stop.is_set():
                 self._end_lost(cause)
@@ -192,13 +185,6 @@ class Watchdog:
             self._moved = self._clock
         if progress.failure is None or self._leaving.is_set():
             self._failed = self._clock
-
-    def _end_failed(self, error: BaseException) -> None:
-        """End the process, whose clean-up after an error blocks."""
-        what = " ".join(f"{type(error).__name__}: {error}".split())
-        trace = "".join(traceback.format_exception(error))
-        why = f"{trace}Cleaning up after this error takes more than {min(CLEANUP_TIMEOUT, self._timeout):g} s"
-        self._end(why, f"failed: {what}")
 
     def _end(self, why: str, cause: str) -> None:
         """Print why and where the main thread hangs, record the cause, and end the process."""
@@ -258,10 +244,7 @@ class Watchdog:
         return self._judge_keeper(error) if error else ""
 
     def _reads_all(self) -> bool:
-        """Return whether this rank needs all reports.
-
-        It does if rank 0 observes no longer, a collective has failed, or no rank has made progress for the time-out.
-        """
+        """Return whether this rank needs all reports: rank 0 has left, a collective failed, or all ranks hang."""
         idle = min(self._clock - self._progressed, self._beats[0].idle)
         return bool(self._beats[0].left) or self._leaving.is_set() or (waiting().depth > 0 and idle >= self._timeout)
 
@@ -356,17 +339,12 @@ class Watchdog:
             record_cause(f"lost another rank: {cause}", lost_peer=True)
             os._exit(1)
 
-    # What the main thread calls when it leaves.
-
     def lost_others(self) -> bool:
         """Return whether another rank is known to be lost."""
         return self._found.is_set()
 
     def explain(self) -> str:
-        """Return why a collective of several ranks failed; empty if the other ranks are fine.
-
-        This takes at most `CAUSE_SEARCH_TIMEOUT` + `EXIT_DELAY`.
-        """
+        """Return why a collective of several ranks failed; empty if the other ranks are fine."""
         self._leaving.set()
         if not self._found.wait(CAUSE_SEARCH_TIMEOUT):
             return ""
@@ -374,10 +352,7 @@ class Watchdog:
         return self._cause
 
     def first_mistake(self, mistake: str) -> str:
-        """Return the mistake that ends rank 0, so that a mistake of all ranks is printed once.
-
-        It is empty if rank 0 has reported none within `LAST_WORD`.
-        """
+        """Return the mistake that ends rank 0, so that one of all ranks is printed once; empty without one."""
         if self._store is None:
             return ""
         key, found = f"{self._key}/mistake", list[str]()
@@ -396,15 +371,10 @@ class Watchdog:
         return "".join(found)
 
     def stop(self, status: int = 0, cause: str = "", alike: bool = False) -> None:
-        """End the thread. With several ranks, also report how this rank leaves, and why if it failed.
+        """End the thread. With several ranks, also report the exit status, and the cause in one line if it failed.
 
         A rank whose end would disturb the others, because the store ends with it or the launcher then ends them, waits
-        up to `LAST_WORD` for them to leave.
-
-        Args:
-            status: exit status of this process.
-            cause: one line, if it failed.
-            alike: the other ranks probably fail in the same way.
+        up to `LAST_WORD` for them to leave; also if the others probably fail alike.
         """
         self._leaving.set()
         self._stop.set()
