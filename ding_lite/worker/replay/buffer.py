@@ -91,10 +91,6 @@ class ReplayBuffer:
         A batch contains the samples that the view makes and the tensors that the sampler adds. `index` `[B]` holds the
         places of the samples, for `update`. Priorities that are updated after one batch apply to the next.
 
-        Args:
-            batch_size: B, samples in a batch.
-            number: number of batches.
-
         Raises:
             ValueError: the buffer does not hold enough steps for a sample.
         """
@@ -130,44 +126,27 @@ class ReplayBuffer:
         """Fit what the buffer has read from elsewhere to a run, see `OfflineDataset.fit`; here nothing."""
 
     def truncate(self, env_index_K: Tensor, obs: Any) -> None:
-        """Truncate the running trajectories of some environments after the newest row, see `Ring.truncate`.
-
-        A resumed run calls this for environments whose episodes could not be restored.
-        """
+        """Truncate trajectories whose episodes could not be restored in a resumed run, see `Ring.truncate`."""
         self.ring.truncate(env_index_K, obs)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything on which later samples depend; tensors share the ring's memory, see `replay_state`."""
+        """Return everything on which later samples depend, see `replay_state`."""
         return replay_state(self.ring, self.sampler, self.view)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that `state_dict` returned.
-
-        Raises:
-            ConfigError: the state belongs to a buffer with other parts, sizes or columns. This buffer is unchanged.
-        """
+        """Restore a state that `state_dict` returned, see `load_replay_state`."""
         load_replay_state(self.ring, self.sampler, self.view, state)
         for graphs in self.graphs or ():
             graphs.forget()
 
 
-class UniformSampler:
-    """Draws every sample with the same probability.
-
-    Args:
-        seed: seed of the draws.
-    """
-
-    adaptive = False
+class UniformSampler(Sampler):
+    """Draws every sample with the same probability."""
 
     def __init__(self, seed: int = 0) -> None:
         self._rng = np.random.default_rng(seed)
 
-    def pushed(self, ring: Ring, number: int, span: int) -> None:
-        """Do nothing: the draws depend only on the rows of `draw`."""
-
     def draw(self, ring: Ring, starts: range, number: int) -> dict[str, Tensor]:
-        """Return `index` `[B]`, places drawn uniformly; see `Sampler.draw`."""
         row_B = self._rng.integers(starts.start, starts.stop, number)
         place_B = ring.places(row_B, self._rng.integers(ring.num_envs, size=number))
         return {"index": torch.from_numpy(place_B).to(ring.device)}
@@ -176,11 +155,7 @@ class UniformSampler:
         """Return this many integers from 0 to below `high`, drawn uniformly."""
         return torch.from_numpy(self._rng.integers(high, size=number))
 
-    def update(self, index: Tensor, priority: Tensor) -> None:
-        """Do nothing: priorities are not used."""
-
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the random generator."""
         return {"rng": self._rng.bit_generator.state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -197,11 +172,7 @@ class TransitionView:
     * `next_obs`, if asked for: the true observation after the last summed step, also where an episode ended.
     * `value_gamma`: the discount of the value of `next_obs`, gamma^(number of summed rewards).
 
-    Args:
-        nstep: n, the largest number of rewards to sum.
-        gamma: discount per env step; a `Scheduled` number is read for every batch.
-        device: the ring's device.
-        next_obs: whether batches contain `next_obs`.
+    The arguments are those of `create_ring_and_view`.
     """
 
     def __init__(
@@ -213,7 +184,6 @@ class TransitionView:
         self.joined = not isinstance(gamma, Scheduled)
 
     def gather(self, ring: Ring, drawn: dict[str, Tensor]) -> dict[str, Any]:
-        """Return a batch, as described above."""
         if isinstance(self._gamma, Scheduled):
             self._discount_K = discounts(self._gamma.current(), self.span, self._discount_K.device)
         discount_K = self._discount_K
@@ -250,13 +220,13 @@ def create_ring_and_view(
         replay_buffer_size: capacity in samples, of all N environments together: in env steps if samples are
             transitions, else in sequences that do not overlap.
         num_envs: N; of each actor, if there are any.
-        nstep: largest number of rewards to sum.
+        nstep: n, the largest number of rewards to sum.
         gamma: discount per env step; a `Scheduled` number is read for every batch.
         frame_stack: see `Ring`.
         device: the ring's device.
         unroll_len: number of steps of a sequence to learn from; None: samples are transitions.
-        burnin_step: see `SequenceView`.
-        next_obs: see `TransitionView`; sequences have none.
+        burnin_step: number of steps before these; they only bring the recurrent state up to date.
+        next_obs: whether batches of transitions contain `next_obs`.
         num_actors: number of actors whose blocks are stored, see `ActorRings`; 0: a collector's are.
     """
     create: Any = Ring
@@ -278,15 +248,7 @@ def create_ring_and_view(
 
 @BUFFER_REGISTRY.register("uniform")
 class UniformReplayBuffer(ReplayBuffer):
-    """Replay that draws every sample with the same probability.
-
-    Args:
-        replay_buffer_size: see `create_ring_and_view`.
-        num_envs: N.
-        seed: seed of the draws.
-        batch_device: see `ReplayBuffer`.
-        **options: further arguments of `create_ring_and_view`.
-    """
+    """Replay that draws every sample with the same probability; `options` are those of `create_ring_and_view`."""
 
     def __init__(
         self,
@@ -303,10 +265,7 @@ class UniformReplayBuffer(ReplayBuffer):
 
 @BUFFER_REGISTRY.register("sequence")
 class SequenceReplayBuffer(UniformReplayBuffer):
-    """Replay that draws sequences uniformly, for policies with `unroll_len`.
-
-    The arguments are those of `UniformReplayBuffer`.
-    """
+    """Replay that draws sequences uniformly, for policies with `unroll_len`."""
 
     def __init__(self, replay_buffer_size: int, num_envs: int, unroll_len: int | None = None, **options: Any) -> None:
         if unroll_len is None:

@@ -27,11 +27,7 @@ MEAN_PERIOD = 1000  # draws from one computation of the mean weights to the next
 
 
 class SumTree:
-    """A binary tree of the sums of its leaves. Writing or finding B leaves takes O(log L) array operations.
-
-    Args:
-        num_leaves: L.
-    """
+    """A binary tree of the sums of its L leaves. Writing or finding B leaves takes O(log L) array operations."""
 
     arrays: ClassVar[Any] = np
 
@@ -133,8 +129,7 @@ class PrioritizedSampler:
     New samples get the largest priority so far. The sampler adds `weight` `[B]` to a batch: (M * probability)^-beta for
     M samples, so a sample that is drawn as often as without priorities has the weight 1. The paper divides by the
     largest weight of the buffer: one sample that is hardly ever drawn can then make all steps a thousand times smaller.
-    Divided by the largest or the mean of the batch, the size of the steps varies from batch to batch, and DQN learns
-    Pong, and Rainbow CartPole, more slowly.
+    Divided by the largest or the mean of the batch, the size of the steps varies, and DQN learns Pong more slowly.
 
     A sample that is hardly ever drawn would have a weight of hundreds, and its gradient would be as much larger than
     others. So weights are at most `LARGEST_WEIGHT`, and all are multiplied by the mean of the unbounded weights,
@@ -146,13 +141,7 @@ class PrioritizedSampler:
     (B_r / B) (S / S_r) times as often as from the joined buffer, with B and S the means over ranks. Its weight is
     multiplied by (B / B_r) (S_r / S), and the expected step is that of one process with the joined buffer.
 
-    Args:
-        num_places: number of places of the ring.
-        device: the ring's.
-        alpha: exponent of the priorities; 0: uniform draws.
-        beta: initial exponent of the weights; with 1 they correct the bias fully.
-        anneal_step: number of batches over which beta rises linearly to 1.
-        seed: seed of the draws.
+    `num_places` and `device` are the ring's, the other arguments those of `PrioritizedReplayBuffer`.
     """
 
     adaptive = True
@@ -232,10 +221,7 @@ class PrioritizedSampler:
 
 @BUFFER_REGISTRY.register("prioritized")
 class PrioritizedReplayBuffer(ReplayBuffer):
-    """Replay of transitions or sequences that are drawn by priority.
-
-    The arguments are those of `PrioritizedSampler` and `UniformReplayBuffer`.
-    """
+    """Replay of transitions or sequences that are drawn by priority; the keys of `config` are arguments too."""
 
     config: ClassVar[dict[str, Any]] = dict(
         alpha=Key(

@@ -75,11 +75,7 @@ class Ring:
         return self.size * self.num_envs
 
     def push(self, block: dict[str, Any]) -> None:
-        """Write a rollout block `[T, N, ...]` (see `SampleCollector`) in place of the oldest rows.
-
-        Raises:
-            ValueError: T exceeds R.
-        """
+        """Write a rollout block `[T, N, ...]` (see `SampleCollector`) in place of the oldest rows."""
         block, n_step = tree_map(lambda leaf: to_single(leaf).to(self.device), block), len(block["reward"])
         if n_step > self.num_rows:
             raise ValueError(f"a block of {n_step} rows does not fit a replay buffer of {self.num_rows} rows")
@@ -104,12 +100,7 @@ class Ring:
             tree_map(lambda column, obs: column.__setitem__(after, obs), self.columns["obs"], last_obs)
 
     def truncate(self, env_index_K: Tensor, obs: Any) -> None:
-        """Mark the newest row of some environments as truncated, because their episodes cannot continue.
-
-        Args:
-            env_index_K: `[K]`, the environments.
-            obs: `[K, ...]`, the observations that follow the newest row in these environments.
-        """
+        """Mark the newest row of environments `[K]` as truncated; `obs` `[K, ...]` are the observations that follow."""
         if not self.size:
             return
         place_K = (self.cursor - 1) % self.num_rows * self.num_envs + env_index_K.to(self.device)
@@ -143,10 +134,7 @@ class Ring:
         return range(oldest, max(self.size - span + self.keeps_last, oldest))
 
     def places(self, row_B: np.ndarray, env_B: np.ndarray) -> np.ndarray:
-        """Return the places of rows, counted from the oldest, and environments.
-
-        The two arguments are broadcast against each other.
-        """
+        """Return the places of rows, counted from the oldest, and environments; the two are broadcast."""
         return (row_B + self.cursor - self.size) % self.num_rows * self.num_envs + env_B
 
     def later(self, place_B: Tensor, number: Any) -> Tensor:
@@ -154,12 +142,7 @@ class Ring:
         return (place_B + number * self.num_envs) % self.num_places
 
     def rows(self, place_B: Tensor, without: Container[str] = ("obs",)) -> dict[str, Any]:
-        """Return the entries `[B, ...]` of the columns at these places.
-
-        Args:
-            place_B: the places.
-            without: columns to leave out. `obs` holds single frames; `observations` returns whole stacks.
-        """
+        """Return the entries `[B, ...]` of the columns; that of `obs` holds single frames, see `observations`."""
         columns = {key: column for key, column in self.columns.items() if key not in without}
         return tree_map(lambda column: column.index_select(0, place_B), columns)
 
@@ -276,18 +259,14 @@ class Sampler(Protocol):
         adaptive: whether a draw depends on priorities, which learning from the batch before may have updated.
     """
 
-    adaptive: bool
+    adaptive: bool = False
 
     def pushed(self, ring: Ring, number: int, span: int) -> None:
         """Take note that the ring has `number` new rows; a sample has `span` rows."""
+        return
 
     def draw(self, ring: Ring, starts: range, number: int) -> dict[str, Tensor]:
-        """Choose the samples of a batch.
-
-        Args:
-            ring: stores the steps.
-            starts: the rows at which a sample may start, see `Ring.starts`.
-            number: B.
+        """Choose B = `number` samples, which start at these rows, see `Ring.starts`.
 
         Returns:
             `index` `[B]`, the places of the samples, and any other tensors `[B, ...]` to add to the batch.
@@ -295,6 +274,7 @@ class Sampler(Protocol):
 
     def update(self, index: Tensor, priority: Tensor) -> None:
         """Set the priorities `[B]` of the samples that start at the places `index` `[B]`."""
+        return
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything on which later draws depend."""
@@ -316,9 +296,4 @@ class View(Protocol):
     joined: bool
 
     def gather(self, ring: Ring, drawn: dict[str, Tensor]) -> dict[str, Any]:
-        """Return the batch of the samples at `drawn["index"]`.
-
-        Args:
-            ring: stores the steps.
-            drawn: what the sampler returned; the buffer adds it to the batch.
-        """
+        """Return the batch of the samples at `drawn["index"]`; the buffer adds to it what the sampler has drawn."""

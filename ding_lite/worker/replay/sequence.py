@@ -36,19 +36,10 @@ class SequenceView:
     The n-step targets are `reward + value_gamma * ~done * next_value.gather(0, last_step)`. `next_value` `[T, B]` holds
     the values of `obs[1:]` and `last_obs`; at the places `final_index`, the values of `final_obs` replace them.
 
-    Args:
-        unroll_len: number of steps to learn from.
-        burnin_step: number of steps before these; they only bring the recurrent state up to date.
-        nstep: n, the largest number of rewards to sum.
-        gamma: discount per env step; a `Scheduled` number is read for every batch.
-        device: the ring's device.
-
-    Attributes:
-        span: T, the number of rows of a sample.
-        joined: False: the first dimension of a batch is not B, so batches are gathered one by one.
+    The arguments are those of `create_ring_and_view`.
     """
 
-    joined = False
+    joined = False  # the first dimension of a batch is not B
 
     def __init__(
         self,
@@ -63,7 +54,6 @@ class SequenceView:
         self._gamma, self._discount_K = gamma, discounts(float(gamma), nstep, device)
 
     def gather(self, ring: Ring, drawn: dict[str, Tensor]) -> dict[str, Any]:
-        """Return a batch, as described above."""
         place_TB = ring.later(drawn["index"], self._step_T1)
         place_M = place_TB.flatten()  # M = T B
         rows = ring.rows(place_M, without=("obs", "prev_state"))

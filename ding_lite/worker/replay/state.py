@@ -33,7 +33,7 @@ def replay_state(ring: Ring, sampler: Sampler, view: View) -> dict[str, Any]:
 
 
 def load_replay_state(ring: Ring, sampler: Sampler, view: View, state: dict[str, Any]) -> None:
-    """Copy a state into a replay buffer's ring and sampler, if its view is the same one too.
+    """Copy a state into a replay buffer's ring and sampler.
 
     Raises:
         ConfigError: the state belongs to a buffer with other parts, sizes or columns. This buffer is unchanged.
@@ -225,10 +225,7 @@ def compress_frames(frames: Tensor, num_envs: int) -> Tensor | dict[str, Any]:
     """Return frames `[T N, ...]` in compressed form, or unchanged if they are not image bytes or hardly shrink.
 
     Successive frames of an environment differ in few pixels. So each is replaced by its bitwise difference from the
-    frame before, which is mostly zero.
-
-    Returns:
-        The frames themselves, or a dict of `chunks` (uint8 tensors), `rows` (T of a chunk) and `shape` (of a row).
+    frame before, which is mostly zero. The compressed form has `chunks` (uint8 tensors) and `shape` (of a row).
     """
     if frames.dtype != torch.uint8 or frames.ndim < 3 or not len(frames):
         return frames
@@ -242,7 +239,7 @@ def compress_frames(frames: Tensor, num_envs: int) -> Tensor | dict[str, Any]:
         if not chunks and WORTHWHILE * len(chunk) > array.nbytes:
             return frames
         chunks.append(torch.frombuffer(bytearray(chunk), dtype=torch.uint8))
-    return {"chunks": chunks, "rows": rows, "shape": list(row_T.shape[1:])}
+    return {"chunks": chunks, "shape": list(row_T.shape[1:])}
 
 
 def decompress_frames(frames: Tensor | dict[str, Any], into: Tensor) -> None:
