@@ -21,6 +21,8 @@ from ding_lite.utils.key import show
 from ding_lite.utils.registry import ConfigError, UserError, place_of
 from ding_lite.utils.tree import MASK, tree_leaves
 
+NUM_ENVS = 2  # of a native engine that is tried
+TRIAL_STEPS = 100  # env steps that are played to see an episode end
 OLD_SIGNS = ("values to unpack", "unexpected keyword argument 'seed'", "unexpected keyword argument 'options'")
 
 
@@ -49,16 +51,18 @@ def find_id(env_id: str | None) -> Any:
 def build_checked(
     build: Callable[[], gymnasium.Env], name: str, options: dict[str, Any] | None = None
 ) -> tuple[gymnasium.Env, dict[str, Any]]:
-    """Build an environment, reset it and take one step.
-
-    Return it, to be closed by the caller, and the `info` of its reset.
-    """
+    """Build an environment, reset it and take one step; return it, still open, and the `info` of its reset."""
     env = attempt(build, name, "be built")
     if not isinstance(env, gymnasium.Env):
         raise ConfigError(f"Environment '{name}' is a {type(env).__name__}: expected a gymnasium.Env. {OLD_INTERFACE}.")
     try:
         for key in ("observation_space", "action_space"):
-            _check_space(getattr(env, key, None), key, name)
+            space = getattr(env, key, None)
+            if not isinstance(space, gymnasium.Space) or 0 in (space.shape or ()):
+                raise ConfigError(
+                    f"Environment '{name}': {key} is {space!r}, expected a space of gymnasium.spaces with at least one "
+                    f"number: set self.{key} in its __init__."
+                )
         played = SeededEnv(env, 0, name, options)
         obs, info = attempt(lambda: played.reset(seed=0), name, "be reset")
         env.action_space.seed(0)
@@ -67,14 +71,6 @@ def build_checked(
         env.close()
         raise
     return env, info
-
-
-def _check_space(space: Any, key: str, name: str) -> None:
-    if not isinstance(space, gymnasium.Space) or 0 in (space.shape or ()):
-        raise ConfigError(
-            f"Environment '{name}': {key} is {space!r}, expected a space of gymnasium.spaces with at least one number: "
-            f"set self.{key} in its __init__."
-        )
 
 
 def check_lives(cfg_env: EasyDict, info: dict[str, Any]) -> None:
@@ -116,10 +112,6 @@ def draw_action(env: gymnasium.Env, obs: Any) -> Any:
         drawn = sample_masked(convert(np.asarray(obs[MASK])[None]), env.action_space.np_random)
         return ActionUnits(env.action_space).to_env(drawn)[0]
     return env.action_space.sample()
-
-
-NUM_ENVS = 2
-TRIAL_STEPS = 100  # env steps that are played to see an episode end
 
 
 def check_native(builder: Any, cfg_env: EasyDict, spec: EnvSpec) -> None:

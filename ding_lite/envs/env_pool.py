@@ -80,7 +80,7 @@ class EnvPoolEngine(VectorEnv):
         task: envpool's name of the environment.
         options: arguments of `envpool.make`, with `num_envs`.
         limit: env steps after which an episode is truncated; 0: never; None: envpool's own limit.
-        frame_stack: S, or 0 for observations without frames; see `frames`.
+        frame_stack: S, or 0 for observations without frames.
         image_layout: `env.image_layout`.
 
     Attributes:
@@ -92,12 +92,7 @@ class EnvPoolEngine(VectorEnv):
     restarts_some = True
 
     def __init__(
-        self,
-        task: str,
-        options: dict[str, Any],
-        limit: int | None = None,
-        frame_stack: int = 0,
-        image_layout: str = "",
+        self, task: str, options: dict[str, Any], limit: int | None = None, frame_stack: int = 0, image_layout: str = ""
     ) -> None:
         self._task = task
         self._pool: Any = None
@@ -119,10 +114,7 @@ class EnvPoolEngine(VectorEnv):
         self._info: dict[str, Any] = {}
 
     def _call(self, function: str, options: dict[str, Any]) -> tuple[Any, ...]:
-        """Call a function of envpool with the task and these options.
-
-        Return what it made, its observation space and its action space.
-        """
+        """Return what a function of envpool makes, its observation space and its action space."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # bounds of spaces lose precision
@@ -196,13 +188,9 @@ def _final(obs: Any, index_K: np.ndarray) -> np.ndarray:
 
 def _put(whole: Any, index_K: np.ndarray, rows: Any) -> Any:
     """Return a copy of the arrays `[N, ...]` with the rows `[K, ...]` at `index_K`; `rows` names the keys."""
-
-    def put(new: np.ndarray, old: np.ndarray) -> np.ndarray:
-        copy = old.copy()
-        copy[index_K] = new
-        return copy
-
-    return tree_map(put, rows, whole)
+    copies = tree_map(lambda _, old: old.copy(), rows, whole)
+    tree_map(lambda new, copy: copy.__setitem__(index_K, new), rows, copies)
+    return copies
 
 
 def _usual(space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:

@@ -102,8 +102,7 @@ class SubprocessVectorEnv(MixedInfos):
         Args:
             seed: one seed per environment, or one number to which the index of each environment is added.
             options: passed to the environments, except `reset_mask`, bool `[N]`: which environments to reset.
-                `episode`, int `[N]`, gives the numbers of the episodes to start; by default episode 0 of a new seed, or
-                else the next episode.
+                `episode`, int `[N]`, gives the numbers of the episodes to start, see `SeededEnv`.
         """
         options = dict(options or {})
         mask_N = options.pop("reset_mask", np.ones(self.num_envs, np.bool_))
@@ -148,10 +147,7 @@ class SubprocessVectorEnv(MixedInfos):
         return self.observations, reward_N, terminated_N, truncated_N, infos
 
     def set_attr(self, name: str, values: Any) -> None:
-        """Set an attribute of the environments; a worker that fails here loses its episode in the next step.
-
-        `values` is one value, or a list or tuple with one for each environment.
-        """
+        """Set an attribute of the environments; a worker that fails here loses its episode in the next step."""
         if not isinstance(values, list | tuple):
             values = [values] * self.num_envs
         workers, attributes = list(self._workers), self._attributes

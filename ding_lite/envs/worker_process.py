@@ -24,49 +24,38 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import accumulate
 from multiprocessing.connection import Connection
-from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.vector.utils import clear_mpi_env_vars, create_shared_memory, read_from_shared_memory
+from gymnasium.vector.utils import clear_mpi_env_vars, create_empty_array
 
 from ding_lite.envs.seeded_env import step_or_restart
 from ding_lite.utils.ranks.interrupt import end_with_parent
 from ding_lite.utils.registry import UserError
 from ding_lite.utils.seed import seed_globals
-from ding_lite.utils.tree import write_row
+from ding_lite.utils.tree import tree_leaves, tree_map, write_row
 
 LOST = (EOFError, ConnectionError)  # errors that a pipe raises after the process at its other end has ended
 START_TIMEOUT = 60.0  # seconds within which a process must start and build its environment
 NUMBER = struct.Struct("q")  # format of messages between parent and nursery: process ids and exit codes
+ALIGN_BYTES = 64  # the array of each part of an observation starts at a multiple of this
+ENDED = os.WEXITED | os.WNOHANG | os.WNOWAIT  # ask without waiting, and without releasing the process id
 PARENTS_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
-class SharedArrays:
-    """Allocates arrays in an unnamed file, for gymnasium's `create_shared_memory(ctx=...)`.
-
-    Processes that ask for the same arrays in the same order get the same memory. There are no locks, because each
-    worker writes only its own rows.
-    """
-
-    def __init__(self, file: int) -> None:
-        self._file, self._end = file, 0
-
-    def Array(self, kind: Any, size: int) -> SimpleNamespace:  # noqa: N802  # multiprocessing's name
-        """Return the next `size` elements of a type code or ctypes type."""
-        start, length = self._end, max(1, size * np.dtype(kind).itemsize)
-        self._end = start + -(-length // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
-        os.posix_fallocate(self._file, start, length)  # only grows the file; if there is too little memory, it raises
-        buffer = mmap.mmap(self._file, length, offset=start)
-        return SimpleNamespace(get_obj=lambda: buffer)  # what gymnasium expects of a shared array
-
-
 def share_observations(space: gymnasium.Space[Any], num_envs: int, memory: int) -> Any:
-    """Return the observations `[N, ...]` of N environments, in the memory that all their processes share."""
-    arrays: Any = SharedArrays(memory)
-    return read_from_shared_memory(space, create_shared_memory(space, n=num_envs, ctx=arrays), n=num_envs)
+    """Return the observations `[N, ...]` of N environments, in an unnamed file that all their processes share.
+
+    There are no locks, because each worker writes only its own rows.
+    """
+    like = create_empty_array(space, n=num_envs, fn=np.empty)
+    ends = list(accumulate((-(-leaf.nbytes // ALIGN_BYTES) * ALIGN_BYTES for leaf in tree_leaves(like)), initial=0))
+    os.posix_fallocate(memory, 0, ends[-1])  # only grows the file; if there is too little memory, it raises
+    buffer, starts = mmap.mmap(memory, ends[-1]), iter(ends)
+    return tree_map(lambda leaf: np.ndarray(leaf.shape, leaf.dtype, buffer, next(starts)), like)
 
 
 class Nursery:
@@ -77,11 +66,7 @@ class Nursery:
         self._start()
 
     def fork(self, pipe: int) -> int:
-        """Start a worker in a new process group, and return its process id.
-
-        Raises:
-            EOFError, ConnectionError: a new nursery has ended too, so no process can be started.
-        """
+        """Start a worker in a new process group, and return its process id; raises one of `LOST` if that fails."""
         try:
             return self._ask(0, [pipe])
         except LOST:  # the nursery was killed, and its workers with it
@@ -157,9 +142,6 @@ def nurse(control_file: int, memory: int, grace: float) -> None:
         time.sleep(0.01)
     for pid in list(pids):
         _kill_group(pid, pids)
-
-
-ENDED = os.WEXITED | os.WNOHANG | os.WNOWAIT  # ask without waiting, and without releasing the process id
 
 
 def _fork_worker(pipe: Connection, control: socket.socket, memory: int) -> int:
@@ -241,7 +223,6 @@ class EnvServer:
         self._observations = share_observations(self.env.observation_space, num_envs, memory)
 
     def describe(self) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any], dict[str, Any], str | None]:
-        """Return the observation space, the action space, the metadata and the render mode."""
         return self.env.observation_space, self.env.action_space, dict(self.env.metadata), self.env.render_mode
 
     def reset(self, seed: int | None, options: dict[str, Any] | None) -> dict[str, Any]:
@@ -250,7 +231,7 @@ class EnvServer:
         return info
 
     def step(self, action: Any) -> tuple[float, bool, bool, dict[str, Any]]:
-        """Take a step in gymnasium's SAME_STEP mode; return reward, terminated, truncated and `info`."""
+        """Take a step in gymnasium's SAME_STEP mode."""
         obs, reward, terminated, truncated, info = step_or_restart(self.env, action)
         write_row(self._observations, self._index, obs)
         return float(reward), terminated, truncated, info  # a numpy number takes longer to send
