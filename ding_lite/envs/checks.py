@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -23,6 +23,7 @@ from ding_lite.utils.tree import MASK, tree_leaves
 
 NUM_ENVS = 2  # of a native engine that is tried
 TRIAL_STEPS = 100  # env steps that are played to see an episode end
+NUMBERS, BOOLS = ("fiu", "numbers"), ("b", "bools")  # kinds of arrays, and their names
 OLD_SIGNS = ("values to unpack", "unexpected keyword argument 'seed'", "unexpected keyword argument 'options'")
 
 
@@ -140,10 +141,7 @@ def check_native(builder: Any, cfg_env: EasyDict, spec: EnvSpec) -> None:
 
 def _reset(env: VectorEnv, name: str, **options: Any) -> Any:
     result = attempt(lambda: env.reset(**options), name, f"be reset with {', '.join(options)} by its engine")
-    if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
-        raise _violation(name, "reset must return (obs, info)")
-    _check_rows(env, name, result[0])
-    return result[0]
+    return _check_result(env, name, result, "reset", ("obs", "info"))[0]
 
 
 def _play(env: VectorEnv, name: str, limit: int | None) -> None:
@@ -151,19 +149,13 @@ def _play(env: VectorEnv, name: str, limit: int | None) -> None:
     steps = min(TRIAL_STEPS, limit or TRIAL_STEPS)
     for _ in range(steps):
         result = attempt(lambda: env.step(env.action_space.sample()), name, "take a step of its engine")
-        if not (isinstance(result, tuple) and len(result) == 5 and isinstance(result[4], dict)):
-            raise _violation(name, "step must return (obs, reward, terminated, truncated, info)")
-        obs, reward_N, terminated_N, truncated_N, info = result
-        _check_rows(env, name, obs)
-        for what, array, kinds in (
-            ("reward", reward_N, "fiu"),
-            ("terminated", terminated_N, "b"),
-            ("truncated", truncated_N, "b"),
-        ):
+        parts = ("obs", "reward", "terminated", "truncated", "info")
+        _, *arrays, info = _check_result(env, name, result, "step", parts)
+        for what, array, (kinds, kind) in zip(parts[1:4], arrays, (NUMBERS, BOOLS, BOOLS), strict=True):
             if not isinstance(array, np.ndarray) or array.shape != (NUM_ENVS,) or array.dtype.kind not in kinds:
-                expected = f"a NumPy array of {NUM_ENVS} {'numbers' if kinds != 'b' else 'bools'}"
-                raise _violation(name, f"step returned {what} {show(array)}, expected {expected}")
-        if (terminated_N | truncated_N).any():
+                got = f"step returned {what} {show(array)}"
+                raise _violation(name, f"{got}, expected a NumPy array of {NUM_ENVS} {kind}")
+        if np.any(arrays[1:]):
             final_obs = info.get("final_obs")
             if not isinstance(final_obs, np.ndarray) or len(final_obs) != NUM_ENVS:
                 what = "must be a NumPy array of N observations where an episode has ended"
@@ -173,7 +165,11 @@ def _play(env: VectorEnv, name: str, limit: int | None) -> None:
         raise _violation(name, f"no episode has ended after {limit} steps: truncate at env.max_episode_steps")
 
 
-def _check_rows(env: VectorEnv, name: str, obs: Any) -> None:
+def _check_result(env: VectorEnv, name: str, result: Any, method: str, parts: Sequence[str]) -> tuple[Any, ...]:
+    """Return what a method of an engine returned: observations of all environments first, a dict last."""
+    if not (isinstance(result, tuple) and len(result) == len(parts) and isinstance(result[-1], dict)):
+        raise _violation(name, f"{method} must return ({', '.join(parts)})")
+    obs = result[0]
     wrong = [type(leaf).__name__ for leaf in tree_leaves(obs) if not isinstance(leaf, np.ndarray)]
     if wrong:
         raise _violation(name, f"its observations are of type {wrong[0]}, expected NumPy arrays")
@@ -181,6 +177,7 @@ def _check_rows(env: VectorEnv, name: str, obs: Any) -> None:
     found = [np.shape(leaf) for leaf in tree_leaves(obs)]
     if found != expected:
         raise _violation(name, f"its observations have the shapes {found}, expected {expected}")
+    return result
 
 
 def _violation(name: str, what: str) -> ConfigError:

@@ -62,9 +62,7 @@ from ding_lite.utils.seed import derive_seeds
 
 
 def check_env(cfg_env: EasyDict, builders: Sequence[Builder] | None = None) -> EnvSpec:
-    """Check `cfg.env` by trying one environment in this process, and return the environment's spaces.
-
-    The environment takes one step and is closed. No worker process is started.
+    """Return the spaces of the environment of `cfg.env`, which takes one step in this process to check the config.
 
     Args:
         cfg_env: the compiled `cfg.env`.

@@ -62,7 +62,8 @@ class Reads:
         while found:
             owner = found.pop()
             is_network = isinstance(owner, nn.Module)
-            if id(owner) in self._searched or not (is_network or _is_open(owner)):
+            closed = not is_network and type(owner).__module__.partition(".")[0] in CLOSED
+            if id(owner) in self._searched or closed:
                 continue
             self._searched[id(owner)] = owner
             own = getattr(owner, "__dict__", {})
@@ -82,10 +83,6 @@ class Reads:
             self._found, self._frozen = found, tuple(map(freeze, found))
             self._inside = any(isinstance(value, CHANGING) or type(value) is dict for value in found)
         return self._frozen
-
-
-def _is_open(value: Any) -> bool:
-    return type(value).__module__.partition(".")[0] not in CLOSED
 
 
 def bound_values(function: Any) -> list[Any]:

@@ -24,12 +24,10 @@ class OptimizerStep:
     the parameters. Several processes together take the step that one process would take on the joined batch.
 
     A network is trained by one optimizer, or in parts with an optimizer each: `{"encoder": Trained(...),
-    "head": Trained(...)}`. All parts share one backward pass, so losses that share an encoder are summed in one. The
-    parts must not share parameters. Each part is clipped separately.
+    "head": Trained(...)}`. All parts share one backward pass, and each is clipped separately.
 
-    If the loss passes through a network that this step does not train, such as an actor's loss through the critic,
-    that network's parameters must be frozen meanwhile. Otherwise an average that overlaps with backward would treat
-    that network's gradients as its own.
+    A network that the loss passes through and that this step does not train, such as the critic of an actor's loss,
+    must be `frozen` meanwhile: an average that overlaps with backward would treat its gradients as this step's.
 
     Args:
         network: the network on its final device with its final dtype, or its parts by name. Its parameters become views
@@ -88,9 +86,8 @@ class OptimizerStep:
             batch: a dict of `[B, ...]` tensors on the network's device.
 
         Returns:
-            The figures that the loss returned, and of the optimizer 'critic', for instance, `critic_loss` and
-            `critic_grad_norm`, the Euclidean norm of the averaged gradient before clipping. Those of a policy's only
-            optimizer are called `total_loss` and `grad_norm`.
+            The figures that the loss returned, `total_loss`, and `grad_norm`, the Euclidean norm of the averaged
+            gradient before clipping; with the `prefix` 'critic_', for instance, `critic_loss` and `critic_grad_norm`.
 
         Raises:
             NonFiniteError: a loss or gradient is not finite, and `policy.learn.on_nonfinite` is 'stop'. On a GPU it is

@@ -46,7 +46,6 @@ class RunningMeanStd(nn.Module):
 
     Args:
         shape: shape of the mean: `(F,)` for one mean for each of F features, `()` for one mean of all values.
-        epsilon: added to the variance before the square root is taken.
 
     Attributes:
         mean: float64 of this shape; 0 before the first update.
@@ -58,11 +57,10 @@ class RunningMeanStd(nn.Module):
     var: Tensor
     count: Tensor
 
-    def __init__(self, shape: Sequence[int] = (), epsilon: float = 1e-8) -> None:
+    def __init__(self, shape: Sequence[int] = ()) -> None:
         super().__init__()
-        self._epsilon = epsilon
-        for name, value, size in (("mean", 0.0, shape), ("var", 1.0, shape), ("count", 0.0, shape)):
-            self.register_buffer(name, torch.full(tuple(size), value, dtype=torch.float64))
+        for name, value in (("mean", 0.0), ("var", 1.0), ("count", 0.0)):
+            self.register_buffer(name, torch.full(tuple(shape), value, dtype=torch.float64))
 
     @torch.no_grad()
     def update(self, x: Tensor, counted: Tensor | None = None) -> None:
@@ -88,8 +86,8 @@ class RunningMeanStd(nn.Module):
 
     @property
     def std(self) -> Tensor:
-        """sqrt(var + epsilon), float64."""
-        return (self.var + self._epsilon).sqrt()
+        """sqrt(var + 1e-8), float64."""
+        return (self.var + 1e-8).sqrt()
 
     def normalize(self, x: Tensor) -> Tensor:
         """Return (x - mean) / std, with the dtype of `x`."""
@@ -154,7 +152,6 @@ class RunningMeans:
         return {name: total / count if count else math.nan for name, (total, count, bad) in rows if count or bad}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the sums of this rank."""
         self._settle()
         return {name: list(sums) for name, sums in self._sums.items()}
 

@@ -19,11 +19,8 @@ ALIGN_BYTES = 64  # every parameter starts at a multiple of this in the flat ten
 class FlatParameters:
     """Turns all trainable parameters of modules, and their gradients, into views of two flat tensors.
 
-    Optimizers of `parts`, gradient clipping and the average over ranks then handle whole tensors. Each parameter keeps
-    its strides, so a channels_last model stays channels_last. The gaps between parameters, each smaller than
-    `ALIGN_BYTES`, stay zero.
-
-    A step is: `zero_grad()`, backward, `average_grad()`, clip, optimizer step.
+    Each parameter keeps its strides, so a channels_last model stays channels_last. The gaps between parameters, each
+    smaller than `ALIGN_BYTES`, stay zero. A step is: `zero_grad()`, backward, `average_grad()`, clip, optimizer step.
 
     Args:
         modules: modules on their final device, with their final dtype; they must not be moved later.
@@ -31,7 +28,7 @@ class FlatParameters:
 
     Attributes:
         parameters: the trainable parameters of the modules, in the order of the flat tensors.
-        parameter: the flat parameter `[P]`, whose `.grad` is the flat gradient.
+        parameter: the flat parameter `[P]`, whose `.grad` is `gradient`.
         gradient: the flat gradient `[P]`.
         gradients: the gradients of `parameters`, views of `gradient`.
         parts: one flat parameter for each module, a view of `parameter`; for a single module, `parameter` itself.

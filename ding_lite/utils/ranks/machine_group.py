@@ -64,7 +64,7 @@ class MachineGroup:
         groups: the ranks of each machine.
         memory: zeros, `size_of(L)` bytes that all ranks of this machine map; None if L is 1.
         timeout: seconds that a wait may take.
-        lost: returns whether another rank is known to be lost, so that waiting for it is pointless.
+        lost: see `watch_machine_group`.
         signer: of what is sent to other machines.
 
     Attributes:
