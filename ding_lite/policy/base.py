@@ -36,7 +36,7 @@ from ding_lite.torch_utils.minibatch import minibatches, rank_sizes
 from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.torch_utils.optimizer_step import Optimizers, OptimizerStep
-from ding_lite.torch_utils.switches import autocast, find_precision, frozen, set_training
+from ding_lite.torch_utils.switches import autocast, evaluated, find_precision, frozen, set_training
 from ding_lite.torch_utils.target_network import TargetNetwork
 from ding_lite.utils.key import ConfigDict, Groups, declared_keys, default_values
 from ding_lite.utils.ranks.collectives import broadcast_module, get_local_rank, get_world_size
@@ -442,7 +442,7 @@ class Policy(Checkpointed):
 
     def _run_frozen(self, network: nn.Module, obs: Any, **kwargs: Any) -> Any:
         """Return the result of `_run` in evaluation mode; its gradient flows to `kwargs`, but to no parameters."""
-        with frozen(network):
+        with frozen(network), evaluated(network):
             return self._run(network, obs, **kwargs)
 
     # For collecting.

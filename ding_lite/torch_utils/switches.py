@@ -31,17 +31,26 @@ def _set_training(module: nn.Module, training: bool) -> None:
 
 
 @contextmanager
-def frozen(network: nn.Module) -> Iterator[None]:
-    """Inside this block, gradients flow through a network to its inputs, but not to its parameters.
+def evaluated(network: nn.Module) -> Iterator[None]:
+    """Inside this block, a network is in evaluation mode: running statistics normalise batches, and nothing is dropped.
 
-    The network is in evaluation mode: a batch's own statistics would hide what all samples have in common, such as a
-    shift of their actions, and would enter the running ones.
+    A loss that passes through a network which it does not train runs it so. The batch's own statistics would hide what
+    all samples have in common, such as a shift of their actions, and would enter the running ones.
     """
+    training = network.training
+    set_training([network], False)
+    try:
+        yield
+    finally:
+        set_training([network], training)
+
+
+@contextmanager
+def frozen(network: nn.Module) -> Iterator[None]:
+    """Inside this block, gradients flow through a network to its inputs, but not to its parameters."""
     parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
     if torch.compiler.is_compiling():  # a compiled loss is differentiated with respect to chosen parameters only
         parameters = []
-    training = network.training
-    set_training([network], False)
     for parameter in parameters:
         parameter.requires_grad_(False)
     try:
@@ -49,7 +58,6 @@ def frozen(network: nn.Module) -> Iterator[None]:
     finally:
         for parameter in parameters:
             parameter.requires_grad_(True)
-        set_training([network], training)
 
 
 def multiplies_bf16(device: torch.device) -> bool:

@@ -61,14 +61,15 @@ def _layout(ring: Ring, sampler: Sampler, view: View) -> dict[str, Any]:
     return parts | sizes | actors | {"keeps_last": ring.keeps_last, "sample_rows": view.span}
 
 
-def _ring_state(ring: Ring) -> dict[str, Any]:
+def _ring_state(ring: Ring, compress: bool = True) -> dict[str, Any]:
     num_places = ring.size * ring.num_envs
     columns = tree_map(lambda leaf: first_places(leaf, num_places), ring.columns)
-    observations: list[Tensor | dict[str, Any]] = []
+    observations: list[Any] = []
     if columns:
         num_obs = min(ring.size + ring.keeps_last, ring.num_rows) * ring.num_envs
-        leaves = tree_leaves(ring.columns["obs"])
-        observations = [compress_frames(first_places(leaf, num_obs), ring.num_envs) for leaf in leaves]
+        observations = [first_places(leaf, num_obs) for leaf in tree_leaves(ring.columns["obs"])]
+        if compress:
+            observations = [compress_frames(frames, ring.num_envs) for frames in observations]
         columns["obs"] = tree_map(lambda leaf: leaf[:0].clone(), ring.columns["obs"])  # type and shape
     final_place = (ring.slot >= 0).nonzero().squeeze(1)
     final_slot = ring.slot[final_place]
@@ -106,40 +107,25 @@ def deal_replay_states(
     `parts` are states of the others, which have equally many rows, and which of their environments to take; `num_rows`
     are those of the new buffer, and `rng` is the state of the random generator of its sampler.
     """
-    first = parts[0][0]
-    layout, sampler = first["layout"], first["sampler"]
-    is_full = first["ring"]["size"] == layout["num_rows"]
+    first, sampler = parts[0][0], parts[0][0]["sampler"]
+    layout = first["layout"] | {"num_rows": num_rows, "num_envs": sum(span.stop - span.start for _, span in parts)}
+    is_full = first["ring"]["size"] == first["layout"]["num_rows"]
     unusable = int(layout["keeps_last"] and is_full)  # the oldest row, whose observation the last one has replaced
-    size = min(first["ring"]["size"] - unusable, num_rows)
-    taken = [_take_envs(state, span, size) for state, span in parts]
-    num_envs = sum(span.stop - span.start for _, span in parts)
-    columns = tree_map(_join_envs, *(part["columns"] for part in taken))
-    if columns:
-        columns["obs"] = first["ring"]["columns"]["obs"]  # type and shape
-    observations = [_join_envs(*leaves) for leaves in zip(*(part["observations"] for part in taken), strict=True)]
-    if layout["keeps_last"] and size == num_rows:
-        observations = [torch.cat([obs[-num_envs:], obs[num_envs:-num_envs]]) for obs in observations]
-    places, before = [], 0  # before: environments of the parts before
-    for part, (_, span) in zip(taken, parts, strict=True):
-        places.append(part["final_row"] * num_envs + part["final_env"] + before)
-        before += span.stop - span.start
-    finals = [part["final_obs"] for part in taken if part["final_obs"] is not None]
-    ring = {
-        "columns": columns,
-        "observations": observations,
-        "episode_step": _join_envs(*(part["episode_step"] for part in taken)),
-        "final_place": torch.cat(places),
-        "final_obs": tree_map(lambda *leaves: torch.cat(leaves), *finals) if finals else None,
-        "cursor": size % num_rows,
-        "size": size,
-    }
+    ring = _create_ring(layout)
+    ring.size = min(first["ring"]["size"] - unusable, num_rows)
+    ring.cursor = ring.size % num_rows
+    if columns := first["ring"]["columns"]:
+        ring.allocate(columns)
+    priorities, begin = list[Any](), 0
+    for state, span in parts:
+        priorities.append(_copy_envs(state, span, ring, begin))
+        begin += span.stop - span.start
     dealt = {key: max(state["sampler"][key] for state, _ in parts) for key in sampler if key not in ("rng", "priority")}
     if "priority" in sampler:
-        dealt["priority"] = _join_envs(*(part["priority"] for part in taken))
-        if size == num_rows:  # no sample starts at the oldest rows of a full buffer, see `Ring.starts`
-            dealt["priority"][: (layout["frame_stack"] - 1 + layout["keeps_last"]) * num_envs] = 0.0
-    layout = layout | {"num_rows": num_rows, "num_envs": num_envs}
-    return {"layout": layout, "ring": ring, "sampler": {**dealt, "rng": rng}}
+        dealt["priority"] = torch.cat(priorities, 1).flatten()
+        if ring.size == num_rows:  # no sample starts at the oldest rows of a full buffer, see `Ring.starts`
+            dealt["priority"][: (layout["frame_stack"] - 1 + layout["keeps_last"]) * ring.num_envs] = 0.0
+    return {"layout": layout, "ring": _ring_state(ring, compress=False), "sampler": {**dealt, "rng": rng}}
 
 
 def deal_actors(parts: Sequence[tuple[dict[str, Any], slice]], num_rows: int, rng: dict[str, Any]) -> dict[str, Any]:
@@ -170,39 +156,37 @@ def deal_actors(parts: Sequence[tuple[dict[str, Any], slice]], num_rows: int, rn
     return {"layout": layout, "ring": ring, "sampler": {**sampler, "rng": rng}}
 
 
-def _take_envs(state: dict[str, Any], span: slice, size: int) -> dict[str, Any]:
-    """Return the newest `size` rows of some environments of a buffer, `[T, N, ...]`, from the oldest on."""
-    ring, num_rows, num_envs = state["ring"], state["layout"]["num_rows"], state["layout"]["num_envs"]
-    oldest = ring["cursor"] - size
-    row_T = torch.arange(oldest, ring["cursor"] + state["layout"]["keeps_last"]) % num_rows
+def _create_ring(layout: dict[str, Any]) -> Ring:
+    return Ring(layout["num_rows"], layout["num_envs"], layout["frame_stack"], keeps_last=layout["keeps_last"])
 
-    def take(leaf: Tensor, rows: Tensor = row_T[:size]) -> Tensor:
-        return leaf.unflatten(0, (-1, num_envs))[rows, span]
 
-    observations = []
-    for template, frames in zip(tree_leaves(ring["columns"].get("obs", {})), ring["observations"], strict=True):
-        number = min(ring["size"] + state["layout"]["keeps_last"], num_rows) * num_envs
-        obs = template.new_empty(number, *template.shape[1:])
-        decompress_frames(frames, obs)
-        observations.append(take(obs, row_T))
-    columns = tree_map(take, {key: value for key, value in ring["columns"].items() if key != "obs"})
-    row_K, env_K = (ring["final_place"] // num_envs - oldest) % num_rows, ring["final_place"] % num_envs
-    mine_K = (row_K < size) & (env_K >= span.start) & (env_K < span.stop)
+def _copy_envs(state: dict[str, Any], span: slice, into: Ring, begin: int) -> Tensor | None:
+    """Copy the newest rows of environments into those of a ring from `begin` on; return their priorities `[T, N]`."""
+    ring = _create_ring(state["layout"])
+    _load_ring(ring, state["ring"])
+    from_T = torch.arange(ring.cursor - into.size, ring.cursor + ring.keeps_last) % ring.num_rows
+    rows, envs = slice(into.size), slice(begin, begin + span.stop - span.start)
+
+    def grid(ring: Ring, leaf: Tensor) -> Tensor:
+        return leaf[: ring.num_places].view(-1 if ring.num_envs else ring.num_rows, ring.num_envs, *leaf.shape[1:])
+
+    def copy(old: Tensor, new: Tensor) -> None:
+        grid(into, new)[rows, envs] = grid(ring, old)[from_T[rows], span]
+
+    def copy_obs(old: Tensor, new: Tensor) -> None:  # the one after the newest row may replace the oldest one
+        newest_T = torch.arange(len(from_T))[-into.num_rows :]
+        grid(into, new)[newest_T % into.num_rows, envs] = grid(ring, old)[from_T[newest_T], span]
+
+    tree_map(copy, {key: column for key, column in ring.columns.items() if key != "obs"}, into.columns)
+    tree_map(copy_obs, ring.columns.get("obs", {}), into.columns.get("obs"))
+    copy(ring.episode_step, into.episode_step)
+    slot_TN = grid(ring, ring.slot)[from_T[rows], span]
+    has_TN = slot_TN >= 0
+    if has_TN.any():
+        obs = tree_map(lambda table: table[slot_TN[has_TN]], ring.finals.obs)
+        grid(into, into.slot)[rows, envs][has_TN] = into.finals.put(obs, int(has_TN.sum()))
     priority = state["sampler"].get("priority")
-    return {
-        "columns": columns,
-        "observations": observations,
-        "episode_step": take(ring["episode_step"]),
-        "final_row": row_K[mine_K],
-        "final_env": env_K[mine_K] - span.start,
-        "final_obs": tree_map(lambda leaf: leaf[mine_K], ring["final_obs"]) if mine_K.any() else None,
-        "priority": None if priority is None else take(priority),
-    }
-
-
-def _join_envs(*leaves: Tensor) -> Tensor:
-    """Return `[T N, ...]` for tensors `[T, N_i, ...]` of the environments of several buffers."""
-    return torch.cat(leaves, 1).flatten(0, 1)
+    return None if priority is None else grid(ring, priority)[from_T[rows], span]
 
 
 def first_places(column: Tensor, number: int) -> Tensor:
