@@ -126,10 +126,7 @@ class EnvPoolEngine(VectorEnv):
             raise ConfigError(f"env.env_id '{self._task}' cannot be made by envpool with {own}: {reason}") from error
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start the next episode in every environment, or only where `options["reset_mask"]`, bool `[N]`, is True.
-
-        `seed` has one for each environment; None: the current seeds.
-        """
+        """Start the next episode in every environment, or only where `options["reset_mask"]`, bool `[N]`, is True."""
         others = dict(options or {})
         index_K = np.flatnonzero(others.pop("reset_mask", np.full(self.num_envs, True)))
         if others:

@@ -63,12 +63,10 @@ class SeededEnv(gymnasium.Wrapper):
         self._masked = find_mask_space(env.observation_space) is not None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start an episode: the next one, or episode 0 of a new seed.
+        """Start an episode: the next one, or episode 0 of a new seed, which is the environment's, not an episode's.
 
-        Args:
-            seed: the environment's seed, not that of an episode.
-            options: `episode`, int `[N]`, gives the numbers of the episodes to start instead. All other options are
-                passed to the environment.
+        The option `episode`, int `[N]`, gives the numbers of the episodes to start instead; the environment gets the
+        others.
         """
         others = {**self._options, **(options or {})}
         episode_N = others.pop("episode", None)
@@ -101,11 +99,7 @@ class SeededEnv(gymnasium.Wrapper):
             )
 
     def set_wrapper_attr(self, name: str, value: Any, *, force: bool = True) -> bool:
-        """Set an attribute of the environment or of one of its wrappers; gymnasium would create one that is missing.
-
-        Raises:
-            UserError: none of them has the attribute.
-        """
+        """Set an attribute of the environment or of one of its wrappers; gymnasium would create one that is missing."""
         if not super().set_wrapper_attr(name, value, force=False):
             env = self.unwrapped
             hint = closest(name, dir(env))
@@ -137,9 +131,8 @@ class SeededEnv(gymnasium.Wrapper):
 def step_or_restart(env: gymnasium.Env, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
     """Take a step in gymnasium's mode SAME_STEP.
 
-    Returns:
-        What `step` returned. If the episode ended, the observation and the `info` are those of the next `reset`, and
-        this `info` has the keys `final_obs` and `final_info`.
+    If the episode ended, the observation and the `info` are those of the next `reset`, and this `info` has the keys
+    `final_obs` and `final_info`.
     """
     obs, reward, terminated, truncated, info = env.step(action)
     if terminated or truncated:

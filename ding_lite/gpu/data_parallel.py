@@ -56,11 +56,7 @@ class OverlappedGradient(EagerGradient):
         return partial(self._held[1], loss_of)
 
     def compute(self, loss: Tensor, weight: float) -> None:
-        """Compute the gradient and average it meanwhile.
-
-        Raises:
-            ConfigError: this rank's loss does not use all parameters, and the config does not allow this.
-        """
+        """Compute the gradient and average it meanwhile."""
         assert self._held is not None
         self._reset()
         with waiting():

@@ -40,12 +40,7 @@ class EagerGradient:
         return loss_of
 
     def compute(self, loss: Tensor, weight: float) -> None:
-        """Write the averaged gradient of the loss that `function` returned into `flat`. A collective call.
-
-        Args:
-            loss: this rank's loss, with which the check has begun.
-            weight: see `OptimizerStep.weight`.
-        """
+        """Write the averaged gradient of a loss that `function` returned into `flat`, see `OptimizerStep.weight`."""
         self._reset()
         loss.backward()
         self._average(weight)
@@ -68,9 +63,9 @@ class EagerGradient:
 def create_gradient(network: nn.Module, cfg: EasyDict, flat: FlatParameters, check: StepCheck) -> EagerGradient:
     """Return what computes gradients as the config says; the arguments are those of `EagerGradient`.
 
-    DistributedDataParallel averages during backward if `policy.data_parallel` is 'ddp'. It also does if
-    `policy.bp_update_sync` is False and gradients are sent in messages. Ranks that share memory send none, so backward
-    has nothing to overlap with. A GPU replays losses that are neither compiled nor averaged during backward.
+    DistributedDataParallel averages during backward if `policy.data_parallel` is 'ddp', or `policy.bp_update_sync` is
+    False and gradients are sent in messages, which ranks that share memory do not. A GPU replays losses that are
+    neither compiled nor averaged during backward.
     """
     sends = cfg.multi_gpu and get_world_size() > 1 and not flat.is_shared
     cls: type[EagerGradient] = EagerGradient

@@ -120,11 +120,7 @@ def checksum(tensors: Iterable[Tensor]) -> tuple[int, int]:
 
 
 def check_ranks(value: tuple[int, int], iteration: int) -> None:
-    """Compare the checksums of all ranks; a collective call.
-
-    Raises:
-        RankDriftError: on every rank, if some ranks differ from the majority (from rank 0 if there is none).
-    """
+    """Raise a `RankDriftError` on every rank if the values of some ranks differ from the majority, or else rank 0's."""
     values = all_gather_object(value)
     usual = Counter(values).most_common(1)[0][0]  # among equally common values, the one of the lowest rank
     others = [str(rank) for rank, each in enumerate(values) if each != usual]

@@ -41,10 +41,7 @@ def active_agents(obs: Any) -> Tensor | None:
 def normalized_features(
     space: gymnasium.Space[Any], path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Yield the keys that lead to each part of an observation that can be normalised, and its number of features.
-
-    These are the arrays of floats. Images of bytes and an `action_mask` are left out.
-    """
+    """Yield the keys that lead to each array of floats in an observation, and its number of features; no masks."""
     if isinstance(space, Dict):
         for key, part in space.items():
             if key != MASK:

@@ -71,11 +71,7 @@ class Trained(NamedTuple):
 def create_optimizer(
     parameter: nn.Parameter, part: Trained, learn: EasyDict
 ) -> tuple[torch.optim.Optimizer, dict[str, Scheduled]]:
-    """Return the optimizer of one part, fused if torch has a fused implementation; and its options with a schedule.
-
-    Raises:
-        ValueError: no optimizer has the name `part.optimizer`.
-    """
+    """Return the optimizer of one part, fused if torch has a fused implementation; and its options with a schedule."""
     kind = part.optimizer or learn.optimizer
     cls = OPTIMIZERS.get(kind) if isinstance(kind, str) else kind
     if cls is None:

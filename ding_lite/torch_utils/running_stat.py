@@ -32,10 +32,7 @@ def merge_moments(count_R: Tensor, mean_R: Tensor, square_R: Tensor) -> tuple[Te
 
 
 def joined_moments(count: Tensor, mean: Tensor, square: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Merge the moments of all ranks in one collective, see `merge_moments`.
-
-    Takes n, mean and S of this rank, float64 of one shape.
-    """
+    """Merge n, mean and S of all ranks, float64 of one shape, in one collective; see `merge_moments`."""
     return merge_moments(*all_gather_tensor(torch.stack([count, mean, square])).unbind(1))
 
 
@@ -114,12 +111,7 @@ class RunningMeans:
         self._waiting = 0
 
     def add(self, figures: dict[str, Tensor], names: list[str]) -> None:
-        """Add the figures of one update.
-
-        Args:
-            figures: tensors by name; one with several elements counts as its mean.
-            names: names of the figures to add; others are ignored.
-        """
+        """Add the named figures of one update; a tensor with several elements counts as its mean."""
         for name in names:
             value = figures.get(name)
             if value is not None:

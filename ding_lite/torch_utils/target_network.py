@@ -66,10 +66,7 @@ class TargetNetwork:
 
 
 def _in_order_of(flat: FlatParameters, online: nn.Module, copied: nn.Module) -> nn.ParameterList:
-    """Return the parameters of a copy of `online` in the order in which `flat` holds the originals.
-
-    The order differs from the module's if each part of a network has an optimizer.
-    """
+    """Return the parameters of a copy of `online` in the order of `flat`: parts may have an optimizer each."""
     pairs = zip(online.parameters(), copied.parameters(), strict=True)
     copy_of = {id(parameter): its_copy for parameter, its_copy in pairs if parameter.requires_grad}
     if {id(parameter) for parameter in flat.parameters} != set(copy_of):

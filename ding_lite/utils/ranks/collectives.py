@@ -152,10 +152,7 @@ def _attempt(function: Callable[[], Any]) -> list[Any]:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Return a context manager in which this process counts as the only one, so that no call in it is a collective.
-
-    Use it for work that each rank does at its own pace.
-    """
+    """Return a context manager in which this process counts as the only one, so that no call in it is a collective."""
     global _alone
     _alone += 1
     try:

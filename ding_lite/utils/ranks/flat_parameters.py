@@ -1,7 +1,4 @@
-"""Keeps all parameters in one flat tensor, and all gradients in another, to average, clip and step them at once.
-
-Shapes: P parameters.
-"""
+"""Keeps all P parameters in one flat tensor, and all gradients in another, to average, clip and step them at once."""
 
 from __future__ import annotations
 
@@ -89,10 +86,7 @@ class FlatParameters:
         self.gradient.zero_()
 
     def average_grad(self) -> None:
-        """Replace the gradients by their mean over all ranks, after a `check`; a collective call.
-
-        On a rank that does not use a parameter, its gradient counts as zero.
-        """
+        """Replace the gradients by their mean over all ranks; of an unused parameter it counts as zero. Collective."""
         self.check()
         if self._mean is not None:
             self._mean.compute()

@@ -208,11 +208,7 @@ class MachineGroup:
         return [pickle.loads(whole) for whole in found]
 
     def exchange(self, value: Any, src: int | None = None) -> list[Any]:
-        """Return the objects of all ranks of all machines, or only that of the global rank `src`; they are pickled.
-
-        Raises:
-            RuntimeError: an object was not signed by a rank of this job.
-        """
+        """Return the objects of all ranks of all machines, or only that of the global rank `src`; they are pickled."""
         if self.machines == 1:
             return self.gather(value, range(len(self.ranks)) if src is None else [src])
         data = pickle.dumps(value) if src in (None, dist.get_rank()) else b""

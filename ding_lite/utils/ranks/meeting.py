@@ -108,11 +108,7 @@ class _Wait:
         self._last, self._poll = time.monotonic(), poll_period(launch.world_size)
 
     def pause(self, missing: Callable[[], Sequence[int]], why: str = "") -> None:
-        """Wait a moment; `missing` returns the ranks that have not come yet, which may be none by now.
-
-        Raises:
-            RuntimeError: the time-out has passed.
-        """
+        """Wait a moment, or raise a `RuntimeError` after the time-out; `missing` returns who has not come."""
         time.sleep(self._poll)
         now = time.monotonic()
         self._waited += min(now - self._last, MOST)
@@ -146,12 +142,9 @@ def loopback_interface() -> str:
 
 
 def host_store(addr: str, port: int, timeout: float) -> dist.TCPStore:
-    """Return a new store of this process, on any free port if `port` is 0.
+    """Return a new store of this process, on any free port if `port` is 0; raises a `RuntimeError` if that fails.
 
     If the address is the loopback address, only this machine reaches it.
-
-    Raises:
-        RuntimeError: the port is in use, or this process may not listen there.
     """
     descriptor = None
     if is_loopback(addr):
@@ -328,10 +321,7 @@ class Peer(NamedTuple):
 
 
 def process_state(pid: int) -> tuple[str, str, int]:
-    """Return the state letter, start time and parent of a process; empty and 0 if it has ended.
-
-    Without /proc, all seem to run.
-    """
+    """Return the state letter, start time and parent of a process, empty and 0 if it has ended, if there is /proc."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:

@@ -30,17 +30,11 @@ SIGNATURE = 64  # bytes of a signature, in hexadecimal digits
 
 
 class Signer:
-    """Signs and verifies messages.
-
-    Args:
-        secret: what only the ranks of the job know; empty: everybody can sign.
-
-    Attributes:
-        turn: number of exchanges in which these signatures were used, the same on all ranks.
-    """
+    """Signs and verifies messages by a secret of the job's ranks; if it is empty, everybody can sign."""
 
     def __init__(self, secret: bytes) -> None:
-        self._secret, self.turn = secret, 0
+        self._secret = secret
+        self.turn = 0  # number of exchanges in which these signatures were used, the same on all ranks
 
     def derive(self, name: str) -> Signer:
         """Return the signer of a meeting: what it has signed is worth nothing in another one."""
@@ -102,9 +96,6 @@ def handing_out(port: int) -> Iterator[bytes]:
     """Return a context manager that yields a new secret, and meanwhile gives it to processes of this user.
 
     `port` is that of the job's store, which two jobs of a machine do not share.
-
-    Raises:
-        UserError: another process has this place.
     """
     secret, server = secrets.token_bytes(SIZE), socket.socket(socket.AF_UNIX)
     try:
@@ -135,11 +126,7 @@ def handing_out(port: int) -> Iterator[bytes]:
 
 
 def ask_for_secret(port: int) -> bytes:
-    """Return the secret that rank 0 hands out.
-
-    Raises:
-        OSError: nobody hands it out, or another user.
-    """
+    """Return the secret that rank 0 hands out; raises an `OSError` if nobody does, or another user."""
     with socket.socket(socket.AF_UNIX) as rank_0:
         rank_0.settimeout(1)
         rank_0.connect(_place(port))

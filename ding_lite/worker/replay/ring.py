@@ -112,7 +112,7 @@ class Ring:
         chosen = (self.slot[place_K] < 0).nonzero().squeeze(1)
         if len(chosen):
             obs = tree_map(lambda leaf: leaf.to(chosen.device)[chosen], self._newest_frame(obs, 1))
-            self.slot[place_K[chosen]] = self.finals.put(obs, len(chosen))
+            self.slot[place_K[chosen]] = self.finals.put(obs)
 
     def remove_finals(self, place: slice | Tensor) -> None:
         """Remove the last observations of these places from the side table, because their rows are overwritten."""
@@ -124,8 +124,7 @@ class Ring:
     def starts(self, span: int) -> range:
         """Return the rows, counted from the oldest, at which a sample of `span` rows can start.
 
-        The ring must hold all rows of the sample, the observation that follows them, and all frames of the first
-        observation.
+        The ring must hold all its rows, the observation that follows them, and all frames of the first one.
         """
         is_full = self.size == self.num_rows
         # A run that is resumed without its replay buffer continues episodes whose earlier frames are gone.
@@ -212,31 +211,27 @@ class Ring:
 
 
 class SideTable:
-    """Stores a few observations, and grows if necessary.
-
-    Attributes:
-        obs: nested dict of `[capacity, ...]` tensors; None before the first entry.
-        capacity: number of entries for which there is memory.
-    """
+    """Stores a few observations, and grows if necessary."""
 
     def __init__(self) -> None:
-        self.obs: Any = None
+        self.obs: Any = None  # nested dict of `[capacity, ...]` tensors; None before the first entry
         self._free: list[int] = []
         self.capacity = 0
 
     def __len__(self) -> int:
         return self.capacity - len(self._free)
 
-    def put(self, obs: Any, number: int) -> Tensor:
-        """Store observations `[K, ...]`, K > 0, and return their places in `obs`, `[K]`; `number` is K."""
+    def put(self, obs: Any) -> Tensor:
+        """Store observations `[K, ...]`, K > 0, and return their places in `obs`, `[K]`."""
+        first = next(tree_leaves(obs))
+        number = len(first)
         while len(self._free) < number:
             more = max(self.capacity, 16)
             fresh = tree_map(lambda leaf: leaf.new_empty(more, *leaf.shape[1:]), obs)  # noqa: B023 (called at once)
             self.obs = tree_map(lambda *parts: torch.cat(parts), self.obs, fresh) if self.capacity else fresh
             self._free += range(self.capacity, self.capacity + more)
             self.capacity += more
-        device = next(tree_leaves(self.obs)).device
-        slot_K = torch.tensor([self._free.pop() for _ in range(number)], device=device)
+        slot_K = torch.tensor([self._free.pop() for _ in range(number)], device=first.device)
         tree_map(lambda table, leaf: table.index_copy_(0, slot_K, leaf), self.obs, obs)
         return slot_K
 
@@ -268,8 +263,7 @@ class Sampler(Protocol):
     def draw(self, ring: Ring, starts: range, number: int) -> dict[str, Tensor]:
         """Choose B = `number` samples, which start at these rows, see `Ring.starts`.
 
-        Returns:
-            `index` `[B]`, the places of the samples, and any other tensors `[B, ...]` to add to the batch.
+        Return `index` `[B]`, the places of the samples, and any other tensors `[B, ...]` to add to the batch.
         """
 
     def update(self, index: Tensor, priority: Tensor) -> None:

@@ -94,9 +94,9 @@ def _load_ring(ring: Ring, state: dict[str, Any]) -> None:
     ring.cursor, ring.size = state["cursor"], state["size"]
     ring.episode_step[: ring.size * ring.num_envs] = state["episode_step"].to(ring.device)
     ring.remove_finals(slice(None))
-    if number := len(state["final_place"]):
+    if len(state["final_place"]):
         obs = tree_map(lambda leaf: leaf.to(ring.device), state["final_obs"])
-        ring.slot[state["final_place"].to(ring.device)] = ring.finals.put(obs, number)
+        ring.slot[state["final_place"].to(ring.device)] = ring.finals.put(obs)
 
 
 def deal_replay_states(
@@ -184,7 +184,7 @@ def _copy_envs(state: dict[str, Any], span: slice, into: Ring, begin: int) -> Te
     has_TN = slot_TN >= 0
     if has_TN.any():
         obs = tree_map(lambda table: table[slot_TN[has_TN]], ring.finals.obs)
-        grid(into, into.slot)[rows, envs][has_TN] = into.finals.put(obs, int(has_TN.sum()))
+        grid(into, into.slot)[rows, envs][has_TN] = into.finals.put(obs)
     priority = state["sampler"].get("priority")
     return None if priority is None else grid(ring, priority)[from_T[rows], span]
 

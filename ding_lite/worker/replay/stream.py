@@ -69,9 +69,7 @@ class EpisodeStream:
     def take(self, block: dict[str, Any]) -> list[dict[str, Any]]:
         """Take a rollout block `[T, N, ...]` and return the episodes that ended in it.
 
-        Returns:
-            For each episode the block's columns, `[L, ...]`, and `last_obs` `[...]`, the true observation after its
-            last step.
+        Each has the block's columns, `[L, ...]`, and `last_obs` `[...]`, the true observation after its last step.
         """
         columns = {key: value for key, value in block.items() if key not in NOT_STORED}
         n_step, num_envs = block["reward"].shape
