@@ -76,20 +76,12 @@ class EnvPoolBuilder:
 class EnvPoolEngine(VectorEnv):
     """envpool in the mode SAME_STEP. Observations are converted and stacked for all environments at once.
 
-    Args:
-        task: envpool's name of the environment.
-        options: arguments of `envpool.make`, with `num_envs`.
-        limit: env steps after which an episode is truncated; 0: never; None: envpool's own limit.
-        frame_stack: S, or 0 for observations without frames.
-        image_layout: `env.image_layout`.
-
-    Attributes:
-        note: a message for the user about the conversion of observations; empty if none is necessary.
-        restarts_some: some environments can be reset while others go on.
+    `task` and `options` are arguments of `envpool.make`, `options` with `num_envs`; the others are keys of `env`, and
+    `limit` is `max_episode_steps`. `note` is a message for the user about the conversion of observations, or empty.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
-    restarts_some = True
+    restarts_some = True  # some environments can be reset while others go on
 
     def __init__(
         self, task: str, options: dict[str, Any], limit: int | None = None, frame_stack: int = 0, image_layout: str = ""

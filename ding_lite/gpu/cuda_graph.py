@@ -22,14 +22,11 @@ MOST = 16  # graphs of one function, which each keep their memory, and changes o
 
 
 class _Recording(NamedTuple):
-    """A captured call: its graph, its inputs, which a replay reads, and its output, which a replay overwrites.
-
-    `inputs` holds, for each dtype, the numbers of the leaves that have it, and the tensors that a replay reads.
-    """
+    """A captured call."""
 
     graph: torch.cuda.CUDAGraph
-    inputs: list[tuple[list[int], list[Tensor]]]
-    output: Any
+    inputs: list[tuple[list[int], list[Tensor]]]  # for each dtype the numbers of its leaves, and what a replay reads
+    output: Any  # a replay overwrites it
 
 
 class CudaGraphs:
@@ -52,15 +49,14 @@ class CudaGraphs:
         self._waits = False  # the function waits for the GPU
 
     def run(self, function: Callable[[Any], Any], inputs: Any, key: Hashable = None) -> Any:
-        """Return `function(inputs)`. From the third call with the same key and shapes on, a graph computes it.
+        """Return `function(inputs)`, whose tensors the next call overwrites.
+
+        From the third call with the same key and shapes on, a graph computes it.
 
         Args:
             function: the same function in all calls with the same key. It may be called twice.
             inputs: nested dict of tensors on the GPU.
             key: everything besides the inputs on which the function depends.
-
-        Returns:
-            What the function returns. The next call overwrites the tensors in it.
         """
         if self._waits:
             return function(inputs)
