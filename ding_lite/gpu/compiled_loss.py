@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ding_lite.gpu.cuda_graph import CudaGraphs, capturable, copies
+from ding_lite.gpu.cuda_graph import CudaGraphs, capturable
 from ding_lite.gpu.reads import bound_values, freeze
 from ding_lite.torch_utils.gradient import EagerGradient, check_output, name_of
 from ding_lite.torch_utils.optimizer import Loss
@@ -84,7 +84,7 @@ class CapturedGradient(GraphedGradient):
         return {**figures, "": loss}
 
     def function(self, loss_of: Loss) -> Loss:
-        """Return a function that writes the gradient too, and returns copies: the next replay overwrites its output."""
+        """Return a function that writes the gradient too."""
         return partial(self._replay, self._find(loss_of))
 
     def _replay(
@@ -92,7 +92,9 @@ class CapturedGradient(GraphedGradient):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         self._check.finish()  # a message about the last step describes the gradient, which is replaced now
         self._flat.check()  # a graph would go on with parameters that were replaced
-        figures = copies(graph(batch))
+        figures = graph(batch)
+        copies = torch._foreach_mul(list(figures.values()), 1)  # by few kernels; the next replay overwrites the output
+        figures = dict(zip(figures, copies, strict=True))
         return figures.pop(""), figures
 
     def compute(self, loss: Tensor, weight: float) -> None:

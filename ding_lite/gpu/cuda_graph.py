@@ -132,11 +132,6 @@ def _record(function: Callable[[Any], Any], inputs: Any) -> _Recording:
     return _Recording(graph, list(of_dtype.values()), output)
 
 
-def copies(figures: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return copies of numbers, which the next replay will overwrite, by few kernels."""
-    return dict(zip(figures, torch._foreach_mul(list(figures.values()), 1), strict=True))
-
-
 @contextmanager
 def capturable(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[None]:
     """Inside this block, torch lets a graph capture steps of these optimizers; outside a capture it would warn."""

@@ -21,20 +21,14 @@ ADVICE = "Examine that batch, or set policy.learn.on_nonfinite='skip' to skip su
 
 
 class NonFiniteError(UserError):
-    """A loss or gradient is NaN or infinite; raised on every rank with the same message.
-
-    Attributes:
-        detail: what is not finite, and on which rank.
-        batch: this rank's batch, nested dicts of copied tensors.
-        concerned: whether this rank's batch may be the cause.
-        lag: learner iterations between the step and its detection.
-        iteration: learner iteration of the step; the learner sets it.
-    """
+    """A loss or gradient is NaN or infinite; raised on every rank with the same message."""
 
     def __init__(self, detail: str, batch: dict[str, Any], concerned: bool, lag: int) -> None:
         super().__init__(detail)
-        self.detail, self.batch, self.concerned, self.lag = detail, batch, concerned, lag
-        self.iteration: int | None = None
+        self.detail = detail  # what is not finite, and on which rank
+        self.batch, self.concerned = batch, concerned  # this rank's batch, copied, and whether it may be the cause
+        self.lag = lag  # learner iterations between the step and its detection
+        self.iteration: int | None = None  # learner iteration of the step; the learner sets it
         self._saved = ""
 
     def saved(self, path: str) -> NonFiniteError:

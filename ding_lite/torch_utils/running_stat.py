@@ -39,20 +39,13 @@ def joined_moments(count: Tensor, mean: Tensor, square: Tensor) -> tuple[Tensor,
 class RunningMeanStd(nn.Module):
     """Running mean and variance of all values that any rank has passed to `update`.
 
-    The buffers are identical on all ranks and are part of `state_dict`.
-
-    Args:
-        shape: shape of the mean: `(F,)` for one mean for each of F features, `()` for one mean of all values.
-
-    Attributes:
-        mean: float64 of this shape; 0 before the first update.
-        var: the biased variance, float64 of this shape; 1 before the first update.
-        count: number of values so far, float64 of this shape.
+    The buffers, float64, are identical on all ranks and are part of `state_dict`. Their shape is `(F,)` for one mean
+    for each of F features, `()` for one mean of all values.
     """
 
-    mean: Tensor
-    var: Tensor
-    count: Tensor
+    mean: Tensor  # 0 before the first update
+    var: Tensor  # the biased variance; 1 before the first update
+    count: Tensor  # number of values so far
 
     def __init__(self, shape: Sequence[int] = ()) -> None:
         super().__init__()

@@ -43,11 +43,7 @@ class ReplayBuffer:
     With a prioritized sampler, `push`, `sample` and `batches` are collective calls: all ranks make them equally often,
     with equally many samples.
 
-    Args:
-        ring: stores the steps.
-        sampler: chooses the places of samples.
-        view: turns places into samples.
-        batch_device: the device of the batches; None: the ring's device.
+    `batch_device` is the device of the batches; None: the ring's.
 
     Attributes:
         graphs: two `CudaGraphs`, which gather the batches of a `View.joined` on a GPU, in turn: the error message about

@@ -249,12 +249,9 @@ class Sampler(Protocol):
     """Chooses the places at which samples start, and owns all randomness of replay.
 
     With a prioritized sampler, `pushed` and `draw` are collective calls, see `ReplayBuffer`.
-
-    Attributes:
-        adaptive: whether a draw depends on priorities, which learning from the batch before may have updated.
     """
 
-    adaptive: bool = False
+    adaptive: bool = False  # whether a draw depends on priorities, which the last learning step may have updated
 
     def pushed(self, ring: Ring, number: int, span: int) -> None:
         """Take note that the ring has `number` new rows; a sample has `span` rows."""
@@ -278,15 +275,11 @@ class Sampler(Protocol):
 
 
 class View(Protocol):
-    """Turns places into samples, without randomness.
+    """Turns places into samples, without randomness."""
 
-    Attributes:
-        span: number of rows of a sample; the ring also has the observation that follows them.
-        joined: whether B is the first dimension of every tensor of a batch, and nothing that a batch depends on changes
-            from one learner iteration to the next. Several batches can then be gathered as one, and split.
-    """
-
-    span: int
+    span: int  # number of rows of a sample; the ring also has the observation that follows them
+    # Whether B is the first dimension of every tensor of a batch, and nothing that a batch depends on changes from one
+    # learner iteration to the next. Several batches can then be gathered as one, and split.
     joined: bool
 
     def gather(self, ring: Ring, drawn: dict[str, Tensor]) -> dict[str, Any]:
