@@ -1,4 +1,7 @@
-"""What holds for every test: Ctrl-C works, workers share the tests well, random numbers repeat, nothing is left."""
+"""What holds for every test: it starts as if it were the only one, workers share them well, nothing is left behind.
+
+`run_directory` is that of a short run.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,21 @@ import contextlib
 import gc
 import os
 import random
+import shutil
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+
+from ding_lite.run import setup
+from tests.run.helpers import run
 
 HERE = Path(__file__).parent
 # Tests in these folders start several processes each. They come first, in two lanes: only two run at once.
@@ -65,6 +73,41 @@ def same_random_numbers() -> None:
     random.seed(0)
     np.random.seed(0)
     torch.manual_seed(0)
+    torch.set_num_threads(1)  # the networks are tiny
+
+
+@pytest.fixture(autouse=True)
+def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Start each test in an empty directory of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))  # commands add the current directory
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "path", list(sys.path))
+        run()
+    return folder / "run"
+
+
+@pytest.fixture
+def run_directory(trained: Path, empty_directory: Path) -> Path:
+    shutil.copytree(trained, empty_directory / "run")
+    return Path("run")
+
+
+@pytest.fixture
+def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """No environment is started and no directory of a run is made."""
+    started: list[Any] = []
+    monkeypatch.setattr(setup, "create_vector_env", lambda *args, **options: started.append(args))
+    yield
+    assert not started
+    assert not [*tmp_path.rglob("job.json"), *tmp_path.rglob("log")]
 
 
 @pytest.fixture(autouse=True)

@@ -201,9 +201,7 @@ class Faulty(gymnasium.Wrapper):
 
 
 @pytest.mark.slow
-def test_an_actor_that_dies_raises_or_hangs_is_replaced(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_actor_that_dies_raises_or_hangs_is_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     for name in ("die", "raise", "hang"):
         (tmp_path / name).touch()
     envs = (Faulty, [{"folder": str(tmp_path)}] * 2, [{"folder": "nowhere"}])

@@ -214,7 +214,7 @@ def test_two_processes_divide_the_sizes_and_are_resumed_to_a_greater_limit(tmp_p
 
 
 def test_the_policys_type_may_be_given_by_policy_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], nothing_starts: None
+    capsys: pytest.CaptureFixture[str], nothing_starts: None
 ) -> None:
     Path("mine.py").write_text("main_config = dict(env=dict(env_id='CartPole-v1'))\ncreate_config = {}\n")
     assert "such as policy=dict(type=...)" in mistake(capsys, "-c", "mine.py")

@@ -81,7 +81,7 @@ def test_the_algorithm_is_ppo_if_none_is_given(env_id: str, name: str) -> None:
     assert compile_config(path).policy.type == "ppo"
 
 
-def test_a_buffer_of_images_that_does_not_fit_is_smaller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_buffer_of_images_that_does_not_fit_is_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("Box2D")
     monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**21}.__getitem__)  # 8 GiB
     main(["new", "CarRacing-v3", "sac"])

@@ -48,10 +48,7 @@ def test_reading_gives_what_running_the_file_gives(tmp_path: Path, config: Any) 
         (WHOLE + "import_dirs = ['.']\n", "expected absolute paths in 'import_dirs', got list"),
     ],
 )
-def test_anything_else_is_one_line_and_is_not_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_anything_else_is_one_line_and_is_not_run(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "total_config.py"
     path.write_text(text)
     with pytest.raises(ConfigError, match=message) as error:

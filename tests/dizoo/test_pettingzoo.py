@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -111,10 +110,7 @@ def test_what_an_agent_observes_is_compared_with_its_space(seen: Any, message: s
 
 
 @pytest.mark.parametrize("name", ["qmix", "mappo"])
-def test_it_is_learned_on_and_a_trained_policy_plays_it(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_it_is_learned_on_and_a_trained_policy_plays_it(name: str) -> None:
     sizes: dict[str, Any] = dict(collector_env_num=2, evaluator_env_num=2, n_evaluator_episode=2)
     collect = dict(n_sample=32) if name == "mappo" else {}
     main = dict(exp_name="run", env=dict(env_id=GAME, **sizes), policy=dict(collect=collect, learn=dict(batch_size=8)))

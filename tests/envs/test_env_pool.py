@@ -210,8 +210,7 @@ def test_mistakes_are_config_errors_of_one_line(env_type: str, overrides: dict[s
     assert "\n" not in str(caught.value)
 
 
-def test_a_run_plays_and_learns_with_envpool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_run_plays_and_learns_with_envpool(tmp_path: Path) -> None:
     run("env.manager.type=env_pool", "env.norm_obs=True", "env.stop_value=1000", max_env_step=1500)
     told = result(tmp_path / "run")
     assert (told["stop_reason"], told["envstep"]) == ("max_env_step", 1504)  # a collect is 8 steps

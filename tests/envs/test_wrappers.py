@@ -116,9 +116,7 @@ class LookalikeEnv(GridEnv):
 
 @pytest.mark.parametrize("manager", MANAGERS)
 @pytest.mark.parametrize("wrappers", [[], [f"{HERE}:Doubled"]])
-def test_keys_of_the_environments_own_info_are_not_taken_for_ours(
-    manager: str, wrappers: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_of_the_environments_own_info_are_not_taken_for_ours(manager: str, wrappers: list[Any]) -> None:
     env = create_vector_env(
         env_config(manager={"type": manager}, wrappers=wrappers), 2, 7, True, builders=[LookalikeEnv] * 2
     )

@@ -41,7 +41,7 @@ def test_a_run_returns_its_directory_figures_and_agent(tmp_path: Path) -> None:
     )  # what the pipeline trains
 
 
-def test_overrides_are_nested_or_dotted(tmp_path: Path) -> None:
+def test_overrides_are_nested_or_dotted() -> None:
     nested: dict[str, Any] = {"policy": {"learn": {"batch_size": 16}, "collect": {"n_sample": 16}}}
     trained = ding_lite.train(pair(), max_env_step=80, exp_name="run", env={"env_id": "CartPole-v1"}, **nested)
     config = trained.agent.config
@@ -83,7 +83,7 @@ def test_a_dict_replaces_a_number_and_is_merged_into_a_dict() -> None:
     assert replaced["policy"]["learn"]["learning_rate"] == piecewise
 
 
-def test_callbacks_reach_the_run_and_a_finished_one_can_be_continued(tmp_path: Path) -> None:
+def test_callbacks_reach_the_run_and_a_finished_one_can_be_continued() -> None:
     class StopAtOnce(Callback):
         def on_start(self, run: Any) -> None:
             run.stop()

@@ -379,7 +379,6 @@ def test_a_missing_package_names_the_extra(
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     (tmp_path / "data.hdf5").touch()
-    monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=r"This data set needs the extra 'offline' .*'ding_lite\[offline\]'"):
         read_dataset(path)
 

@@ -62,10 +62,7 @@ class Watch(Callback):
 
 @pytest.mark.parametrize("name", ["dqn", "ppo"])
 @pytest.mark.parametrize("normalized", [False, True])
-def test_the_way_of_a_real_run_is_the_documented_one(
-    name: str, normalized: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_way_of_a_real_run_is_the_documented_one(name: str, normalized: bool) -> None:
     env: dict[str, Any] = dict(
         type="parity", kind="discrete", collector_env_num=2, evaluator_env_num=1, n_evaluator_episode=1
     )

@@ -18,8 +18,7 @@ from ding_lite.utils.checkpoint.file import load_checkpoint
 from tests.distributed import parity
 from tests.policy.helpers import OURS, same_tree
 from tests.policy.test_invariants import learn, played
-
-CONFIG = "dizoo/classic_control/cartpole/config/cartpole_dqn_config.py"
+from tests.run.helpers import CONFIG
 
 
 def test_the_average_is_a_sum_with_decaying_shares_that_leaves_the_first_weights_out() -> None:
@@ -83,7 +82,7 @@ def test_every_policy_evaluates_its_average_learns_as_without_it_and_loads_it(na
 
 def test_a_run_evaluates_the_average_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     overrides = [f"exp_name={tmp_path}/run", "policy.eval.average=0.25", "env.n_evaluator_episode=5"]
-    serial_pipeline(CONFIG, seed=0, max_env_step=200, overrides=overrides)
+    serial_pipeline(str(CONFIG), seed=0, max_env_step=200, overrides=overrides)
     assert "averaged weights, share of the newest 0.25" in capsys.readouterr().err
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["eval_average"] == 0.25

@@ -207,8 +207,7 @@ def train(name: str, exp_name: str, *words: str, **options: Any) -> Any:
     ("name", "core"),
     [("ppo", "lstm_type=lstm"), ("ppo", "lstm_type=gru"), ("ppo", "memory=gtrxl"), ("r2d2", "memory=gtrxl")],
 )
-def test_it_learns_what_needs_a_memory(name: str, core: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_it_learns_what_needs_a_memory(name: str, core: str) -> None:
     words = ["env.length=4", f"policy.model.{core}", "policy.eval.evaluator.eval_freq=40"]
     train(name, "run", *words, max_env_step=8000)
     assert result(Path("run"))["stop_reason"] == "stop_value"
@@ -218,10 +217,7 @@ def test_it_learns_what_needs_a_memory(name: str, core: str, tmp_path: Path, mon
 @pytest.mark.parametrize(
     ("name", "unit", "half", "length"), [("ppo", "env_step", 512, 7), ("r2d2", "train_iter", 12, 5)]
 )
-def test_a_resumed_run_goes_on_within_its_episodes(
-    name: str, unit: str, half: int, length: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_resumed_run_goes_on_within_its_episodes(name: str, unit: str, half: int, length: int) -> None:
     quick = [f"env.length={length}", "policy.eval.evaluator.eval_freq=1000", "env.n_evaluator_episode=8"]
     whole = train(name, "whole", *quick, **{f"max_{unit}": 2 * half})
     train(name, "part", *quick, **{f"max_{unit}": half})

@@ -89,8 +89,7 @@ def test_a_run_without_evaluations_is_removed_unless_it_holds_something_else(tmp
     assert find_checkpoints(read_run(damaged)) is None  # it has none
 
 
-def test_a_cleaned_run_can_be_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_cleaned_run_can_be_resumed(tmp_path: Path) -> None:
     train("policy.learn.learner.hook.save_ckpt_after_iter=50")
     removal = find_checkpoints(read_run("run"))
     assert removal is not None

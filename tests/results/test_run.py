@@ -15,8 +15,7 @@ from tests.results.helpers import RETURNS, START, write_records, write_run
 from tests.run.helpers import run as train
 
 
-def test_a_real_run_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_real_run_is_read() -> None:
     train()
     run = read_run("run")
     assert (run.name, run.seed, run.algorithm, run.env) == ("run", 0, "dqn", "CartPole-v0")

@@ -46,7 +46,7 @@ def test_a_row_has_the_scores_of_all_tasks(groups: list[Group]) -> None:
     assert render_profiles(scores, "svg") == render_profiles(scores, "svg")
 
 
-def test_groups_that_lack_a_task_a_line_or_a_reference_are_refused(tmp_path: Path, groups: list[Group]) -> None:
+def test_groups_that_lack_a_task_a_line_or_a_reference_are_refused(groups: list[Group]) -> None:
     with pytest.raises(UserError, match=r"no line for CartPole-v1. Did you mean 'CartPole-v0'"):
         score_groups(groups, {"CartPole-v0": (0.0, 1.0)})
     with pytest.raises(UserError, match="'dqn' has no evaluated run of CartPole-v1"):

@@ -52,12 +52,6 @@ def train(*words: str, max_train_iter: int = 20, input_cfg: Any = None) -> Polic
     return serial_pipeline(input_cfg or pair(), seed=0, max_train_iter=max_train_iter, overrides=words)
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def test_its_networks_train_on_two_processes_and_are_equal_on_both(tmp_path: Path) -> None:
     (began, ended), other = call_on_ranks(train_on_ranks, False, timeout=280, cwd=tmp_path)
     assert (began, ended) == other
@@ -74,20 +68,20 @@ def test_ranks_whose_reward_models_differ_are_told_apart(tmp_path: Path) -> None
         call_on_ranks(train_on_ranks, True, timeout=280, cwd=tmp_path)
 
 
-def test_evaluations_and_returns_are_the_environments_own(folder: Path) -> None:
+def test_evaluations_and_returns_are_the_environments_own(tmp_path: Path) -> None:
     train("reward_model.intrinsic_reward_weight=1000.0", max_train_iter=40)
-    records = metrics(folder / "run")
+    records = metrics(tmp_path / "run")
     returns = [value for record in records for key, value in record.items() if key.endswith("/return_mean")]
     assert returns
     assert all(0.0 <= value <= 30.0 for value in returns)
-    replay = load_checkpoint(str(folder / "run" / "ckpt" / "iteration_40.rank_0.pth.tar"))["replay"]
+    replay = load_checkpoint(str(tmp_path / "run" / "ckpt" / "iteration_40.rank_0.pth.tar"))["replay"]
     assert replay["ring"]["columns"]["reward"].max() > 100.0  # what is learned from
     info = evaluate_checkpoint("run/total_config.py", "run/ckpt/ckpt_last.pth.tar", n_episode=2)
     assert len(info["returns"]) == 2
     assert compile_config("run/total_config.py").reward_model.intrinsic_reward_weight == 1000.0
 
 
-def test_a_run_is_not_resumed_with_another_reward_model(folder: Path) -> None:
+def test_a_run_is_not_resumed_with_another_reward_model() -> None:
     train()
     resume = "policy.learn.resume_training=True"
     with pytest.raises(CheckpointError, match="has a reward model, and this run has none"):
@@ -96,13 +90,13 @@ def test_a_run_is_not_resumed_with_another_reward_model(folder: Path) -> None:
         train(resume, "reward_model.hidden_size_list=[32,8]", max_train_iter=40)
 
 
-def test_it_draws_nothing_that_the_policy_draws(folder: Path) -> None:
+def test_it_draws_nothing_that_the_policy_draws() -> None:
     """A bonus of nothing leaves the run as it is without a reward model."""
     without = train("exp_name=without", input_cfg=without_reward_model())
     assert without.checksum() == train("reward_model.intrinsic_reward_weight=0.0").checksum()
 
 
-def test_an_on_policy_policy_learns_from_its_rewards_too(folder: Path) -> None:
+def test_an_on_policy_policy_learns_from_its_rewards_too(tmp_path: Path) -> None:
     config = pair(type="ppo", num_threads=1, learn=dict(batch_size=16), collect=dict(n_sample=32))
     words = ("policy.learn.learner.hook.log_show_after_iter=10", "reward_model.intrinsic_reward_weight=")
     ends = [
@@ -110,7 +104,7 @@ def test_an_on_policy_policy_learns_from_its_rewards_too(folder: Path) -> None:
         for weight in (1.0, 0.0)
     ]
     assert ends[0].checksum() != ends[1].checksum()
-    assert any("reward_model/bonus_return_std" in record for record in metrics(folder / "1.0"))
+    assert any("reward_model/bonus_return_std" in record for record in metrics(tmp_path / "1.0"))
 
 
 def test_what_does_not_relabel_refuses_a_reward_model() -> None:

@@ -280,7 +280,7 @@ def test_what_was_logged_after_the_checkpoint_is_dropped() -> None:
     assert any(line["train_iter"] > newest - SAVES["ppo"] for line in before)  # there was something to drop
 
 
-def test_without_the_replay_buffer_a_run_goes_on_and_fills_it_again(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_the_replay_buffer_a_run_goes_on_and_fills_it_again() -> None:
     switch = "policy.learn.learner.hook.save_replay_buffer=False"
     train("dqn", "run", switch, steps=STEPS // 2)
     assert "replay" not in last_state("run")["local"]

@@ -205,7 +205,7 @@ LIMITS = {"max_train_iter": 10**10, "max_env_step": 400}
 LOAD = "policy.learn.learner.hook.load_ckpt_before_run=run/ckpt/ckpt_last.pth.tar"
 
 
-def test_a_checkpoint_without_resuming_gives_its_model_alone(tmp_path: Path) -> None:
+def test_a_checkpoint_without_resuming_gives_its_model_alone() -> None:
     policy = run()
     setup = prepare_run(pair(), 1, overrides=[*SHORT, LOAD], limits=LIMITS)
     with policy_process(setup, 0, "policy") as other, Experiment(setup, other) as experiment:
@@ -341,7 +341,7 @@ def test_parts_of_observations_may_have_the_names_of_a_dicts_methods(name: str) 
     del gymnasium.registry["Named-v0"]
 
 
-def test_a_run_leaves_nothing_open(tmp_path: Path) -> None:
+def test_a_run_leaves_nothing_open() -> None:
     run(max_env_step=16)
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):

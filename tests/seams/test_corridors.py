@@ -24,12 +24,10 @@ from tests.distributed.launcher import ROOT, run_forked
 from tests.distributed.on_ranks import call_on_ranks
 from tests.envs.test_vector_env import env_config
 from tests.policy.helpers import parameter_hash
-from tests.run.conftest import empty_directory
 from tests.run.helpers import metrics, result
 from tests.seams import corridors
 
 ID = f"{corridors.__name__}:Corridor-v0"
-__all__ = ["empty_directory"]  # a fixture
 CREATE = dict(env=dict(type="gymnasium"), policy=dict(type="dqn"))
 
 

@@ -23,8 +23,7 @@ SPACE = read_words(["a=1,2", "b=0..1:0.5"])[0]
 
 
 @pytest.fixture(params=["journal.log", "sqlite:///study.db"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.chdir(tmp_path)
+def storage(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
@@ -110,10 +109,7 @@ def test_another_problem_is_refused(storage: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["sqlite:///no/such/folder/study.db", "nodb://me:secret/@there/study", "mine.py/x"])
-def test_a_storage_that_cannot_be_opened_is_told_in_one_line(
-    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_storage_that_cannot_be_opened_is_told_in_one_line(place: str) -> None:
     Path("mine.py").touch()
     with pytest.raises(UserError, match=r"Cannot open the storage '.*Give the URL of a database") as caught:
         share(place)
@@ -129,8 +125,7 @@ def test_half_a_line_at_the_end_of_a_journal_is_removed(tmp_path: Path) -> None:
     assert len(share(str(path)).count()) == 2
 
 
-def test_the_lock_of_a_process_that_was_killed_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # the usual path is relative
+def test_the_lock_of_a_process_that_was_killed_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOCK_PATIENCE", 3)
     first = share("journal.log")
     code = "import os; from tests.sweep.test_study import share\n"

@@ -31,10 +31,7 @@ def test_auto_takes_bf16_where_the_processor_multiplies_in_it(
     assert find_precision("bf16", CPU) == "bf16"
 
 
-def test_summary_and_result_say_what_auto_took(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_summary_and_result_say_what_auto_took(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run("policy.precision=auto", "policy.learn.batch_size=8", max_env_step=32)
     expected = find_precision("auto", CPU)
     assert f"1 thread(s) a rank, {expected}\n" in capfd.readouterr().err

@@ -92,9 +92,7 @@ def test_a_tracker_that_fails_is_switched_off_with_one_warning(event: str, capfd
     assert "a service prints" not in out + said
 
 
-def test_a_failure_is_told_while_the_run_goes_on_and_the_next_part_catches_up(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_a_failure_is_told_while_the_run_goes_on_and_the_next_part_catches_up() -> None:
     run(*fault("log"))
     assert not read(RUN, "finish")
     told = len(read(RUN, "log")[0]["points"])

@@ -21,8 +21,7 @@ def git(*words: str) -> str:
     return subprocess.run(["git", *identity, *words], check=True, capture_output=True, text=True).stdout.strip()
 
 
-def test_every_start_is_recorded_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_every_start_is_recorded_and_reported() -> None:
     git("init")
     for name in ("one.txt", "two.txt"):
         Path(name).write_text("first")
@@ -49,7 +48,6 @@ def test_every_start_is_recorded_and_reported(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_directory_without_git_and_passwords_are_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     monkeypatch.setattr(sys, "orig_argv", ["python", "train.py", "--storage=postgresql://ann:secret@host/db"])
     origin = describe_origin()

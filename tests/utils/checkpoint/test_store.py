@@ -304,7 +304,6 @@ def test_what_may_not_be_read(tmp_path: Path, where: str) -> None:
 def test_whoever_forges_a_part_and_its_checksum_still_runs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     torch.save(
         {"format": "ding_lite", "version": 1, "state": {"evil": Evil(tmp_path / "was_here")}},
         "iteration_1.rank_0.pth.tar",
