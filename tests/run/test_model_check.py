@@ -56,9 +56,8 @@ def pair(policy: str, **own: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 )
 def test_a_models_output_that_does_not_fit_is_described(model: nn.Module, line: str) -> None:
     torch.set_num_threads(2)
-    with pytest.raises(ConfigError, match=line) as caught:
+    with pytest.raises(ConfigError, match=line):
         serial_pipeline(pair("dqn"), model=copy.deepcopy(model), seed=0, max_env_step=8)
-    assert "\n" not in str(caught.value)
     assert torch.get_num_threads() == 2  # the run, which had one, did not begin
 
 

@@ -107,7 +107,6 @@ def test_a_run_of_whole_episodes_ends_although_its_episodes_do_not(
 def refusal(pipeline: Any, *args: Any, **options: Any) -> str:
     with pytest.raises(ConfigError) as error:
         pipeline(*args, **options)
-    assert "\n" not in str(error.value)
     return str(error.value)
 
 

@@ -42,6 +42,7 @@ def test_a_name_belongs_to_one_class_which_may_be_defined_again(animals: Registr
 
 
 def test_a_message_is_one_line_of_limited_length() -> None:
+    """Of every error whose class has no `__str__` of its own, whatever it quotes: other tests need not look at that."""
     assert str(UserError("two\nlines \x1b")) == "two\\nlines \\x1b"
     text = str(ConfigError("a" * 200 + "b" * 300))
     # 400 characters at most: the first 300, " ... ", the last 95

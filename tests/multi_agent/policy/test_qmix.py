@@ -67,9 +67,8 @@ def test_an_environment_without_agents_or_without_their_state_is_refused(obs: An
         set_shapes(cfg, EnvSpec(obs, actions, 0))
         return POLICY_REGISTRY.find("qmix")(cfg.policy)
 
-    with pytest.raises(ConfigError, match=message) as error:
+    with pytest.raises(ConfigError, match=message):
         build()
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("key", ["mixer", "global_cooperation"])

@@ -265,9 +265,8 @@ def test_a_file_is_loaded_by_any_name_with_the_parts_that_it_names(tmp_path: Pat
 )
 def test_a_record_of_the_wrong_types_is_refused(tmp_path: Path, record: Any) -> None:
     save_checkpoint(str(tmp_path / "iteration_1.pth.tar"), {"number": 1}, record)
-    with pytest.raises(CheckpointError, match="it does not say which parts belong to it") as error:
+    with pytest.raises(CheckpointError, match="it does not say which parts belong to it"):
         load_file(str(tmp_path / "iteration_1.pth.tar"))
-    assert "\n" not in str(error.value)
 
 
 # A kill.

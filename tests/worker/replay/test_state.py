@@ -216,9 +216,8 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(
     history, other = History(options["num_envs"], 4 if form == "stack" else 1), kind(**options)
     block = history.play(6)
     other.push(nested(block) if form == "dict" else block | extra_columns(form, block))
-    with pytest.raises(ConfigError, match=message) as caught:
+    with pytest.raises(ConfigError, match=message):
         buffer.load_state_dict(other.state_dict())
-    assert "\n" not in str(caught.value)
     assert_equal(buffer.sample(200), twin.sample(200))
 
 
