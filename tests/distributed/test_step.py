@@ -126,7 +126,6 @@ def test_statistics_of_batch_normalisation_are_averaged(found: list[dict[str, An
 
 
 def test_two_losses_that_take_turns_on_one_optimizer_are_both_averaged(found: list[dict[str, Any]]) -> None:
-    torch.manual_seed(0)
     alone = Turns(make_cfg("learn.optimizer=sgd"))
     alone.learn(joined := tree_map(lambda *parts: torch.cat(parts), *(make_batch(8, rank) for rank in range(2))))
     alone.learn(joined)

@@ -23,7 +23,6 @@ def fill(layer: nn.Module, weight: list[list[float]], bias: list[float]) -> nn.M
 
 
 def test_residual_blocks_follow_a_first_dense_layer() -> None:
-    torch.manual_seed(0)
     encoder, x = FCEncoder([3], [5, 5], True, "tanh"), torch.randn(7, 3)
     first, *blocks = encoder
     expected = torch.tanh(first(x))
@@ -63,7 +62,6 @@ def pool(x: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
 def test_impala_equals_the_papers_figure(memory_format: torch.memory_format) -> None:
-    torch.manual_seed(0)
     encoder = IMPALAConvEncoder((2, 9, 7), [3, 4, 4], 6).double()
     images = torch.randn(2, 2, 9, 7, dtype=torch.float64)
     weights = iter([value.numpy().copy() for value in encoder.state_dict().values()])
@@ -93,7 +91,6 @@ def test_impala_scales_bytes_and_has_the_papers_sizes() -> None:
 
 
 def test_in_a_config_impalas_sizes_are_one_list() -> None:
-    torch.manual_seed(0)
     one = IMPALAConvEncoder((3, 8, 8), [4, 5, 6], 9, nblock=1)
     for sizes, last in (([4, 5, 6, 9], 9), ([4, 5, 6], 6)):
         torch.manual_seed(0)
@@ -179,7 +176,6 @@ def test_without_layers_the_features_are_the_vectors_themselves() -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_learns_from_an_image_and_a_vector(name: str) -> None:
-    torch.manual_seed(0)
     model = build(name, obs_shape=TWO_KINDS, encoder_hidden_size_list=[4, 4, 4, 8], activation="tanh")
     obs = {"image": torch.randint(256, (3, 3, 44, 44), dtype=torch.uint8), "vector": torch.randn(3, 5)}
     outputs = run(model, obs)

@@ -66,7 +66,6 @@ def plain(encoder: Any, strides: list[int], paddings: list[int], x: torch.Tensor
 
 @pytest.mark.parametrize("bytes_", [False, True])
 def test_other_kernels_strides_paddings_and_layer_normalisation(bytes_: bool) -> None:
-    torch.manual_seed(0)
     # heights: (20 + 2 - 4) / 2 + 1 = 10, (10 - 3) / 1 + 1 = 8; widths: 12, 6, 4
     encoder: Any = ConvEncoder([3, 20, 12], [5, 6, 7], "relu", [4, 3], [2, 1], [1, 0], layer_norm=True)
     with torch.no_grad():

@@ -20,7 +20,6 @@ BATCH = 4096
 
 
 def test_layers_are_linear_with_an_activation_after_each_but_an_outputs_last() -> None:
-    torch.manual_seed(0)
     for output in (False, True):
         mlp, x = MLP([3, 5, 2], "tanh", output), torch.randn(7, 3)
         first, second = (layer for layer in mlp if isinstance(layer, nn.Linear))
@@ -57,7 +56,6 @@ def solved(last: nn.Linear) -> None:
 
 @pytest.mark.parametrize("kind", ["dqn", "dueling", "pg", "vac"])
 def test_under_bfloat16_actions_are_those_of_float32_and_none_are_ties(kind: str) -> None:
-    torch.manual_seed(0)
     if kind in ("dqn", "dueling"):
         model: Any = DQN(4, 2, [128, 128, 64], dueling=kind == "dueling")
         head = model.head if kind == "dqn" else model.head.V
@@ -79,7 +77,6 @@ def normalized(x: Tensor) -> Tensor:
 
 
 def test_a_layer_is_normalised_before_the_activation_but_a_heads_last_one_never() -> None:
-    torch.manual_seed(0)
     mlp: Any = MLP([3, 5, 2], "tanh", output=True, norm_type="LN")
     x = torch.randn(7, 3)
     (first, _), last = mlp
@@ -99,7 +96,6 @@ def test_without_it_layers_have_their_usual_names_and_it_draws_nothing() -> None
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_normalises_its_encoders_and_heads(name: str) -> None:
-    torch.manual_seed(0)
     model = build(name, obs_shape=5, encoder_hidden_size_list=[6, 4], norm_type="LN", activation="tanh")
     mlps = [module for module in model.modules() if isinstance(module, MLP)]
     layers: list[Any] = [layer for mlp in mlps for layer in list(mlp)[: mlp._num_hidden]]

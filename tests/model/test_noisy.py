@@ -11,7 +11,6 @@ from ding_lite.model.noisy import draw_noise, exploring, given_noise, noisy_laye
 
 
 def test_noisy_layer_is_random_in_training_and_its_mean_in_evaluation() -> None:
-    torch.manual_seed(0)
     layer = NoisyLinear(5, 3)
     x = torch.ones(1, 5)
     assert not torch.equal(layer(x), layer(x))

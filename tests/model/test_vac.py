@@ -101,7 +101,6 @@ def test_several_choices_are_branches_that_forbid_what_they_lack(shape: Any) -> 
 
 @pytest.mark.parametrize("bound_type", [None, "tanh"])
 def test_a_bound_keeps_mu_within_one(bound_type: Any) -> None:
-    torch.manual_seed(0)
     model: Any = VAC(4, 2, "continuous", bound_type=bound_type)
     model.actor_head.mlp[-1].bias.data.fill_(3.0)
     mu = model(torch.zeros(1, 4))["logit"]["mu"]
@@ -170,7 +169,6 @@ def test_mistakes_are_one_line(kwargs: Any, message: str) -> None:
 
 @pytest.mark.parametrize("share", [True, False])
 def test_a_recurrent_model_takes_sequences_of_dicts(share: bool) -> None:
-    torch.manual_seed(0)
     model = VAC({"a": 3, "b": {"c": 2}}, 3, "discrete", share, encoder_hidden_size_list=[8, 8], lstm_type="gru")
     obs = {"a": torch.randn(4, 2, 3), "b": {"c": torch.randn(4, 2, 2)}}
     output = model(obs)

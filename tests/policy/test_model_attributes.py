@@ -62,7 +62,6 @@ def test_a_constructor_without_a_key_of_the_policy_is_one_line() -> None:
 
 
 def test_a_network_that_a_loss_passes_through_is_in_evaluation_mode_in_it() -> None:
-    torch.manual_seed(0)
     policy = make_policy()
     network = nn.Sequential(nn.BatchNorm1d(4), nn.Dropout(0.5)).train()
     x: Tensor = torch.full((8, 4), 3.0, requires_grad=True)

@@ -94,7 +94,6 @@ def test_a_forbidden_action_gets_no_probability_and_no_gradient() -> None:
 
 def test_discrete_samples_have_the_given_frequencies() -> None:
     # p = 0.1, 0.2, 0.7: the standard error of a frequency is at most sqrt(0.25 / 60000) = 0.002
-    torch.manual_seed(0)
     action: Any = sample(tensor([0.1, 0.2, 0.7]).log().expand(200, 300, 3))
     assert action.shape == (200, 300)
     assert action.dtype == torch.int64
@@ -103,7 +102,6 @@ def test_discrete_samples_have_the_given_frequencies() -> None:
 
 
 def test_continuous_samples_have_the_given_moments() -> None:
-    torch.manual_seed(0)
     action: Any = sample({"mu": tensor([1.0, -2.0]).expand(50000, 2), "sigma": tensor([0.5, 3.0]).expand(50000, 2)})
     torch.testing.assert_close(action.mean(0), tensor([1.0, -2.0]), atol=0.1, rtol=0.0)
     torch.testing.assert_close(action.std(0), tensor([0.5, 3.0]), atol=0.1, rtol=0.0)

@@ -22,7 +22,6 @@ def test_schedules_that_make_no_sense_are_refused(kind: str, decay: int) -> None
 
 
 def test_exploration_is_drawn_for_each_environment() -> None:
-    torch.manual_seed(0)
     logit_NA = torch.zeros(10_000, 4)
     logit_NA[:, 3] = 1.0
     action_N = epsilon_greedy(logit_NA, 0.4)
@@ -46,7 +45,6 @@ def test_spread_epsilons_by_hand() -> None:
 
 @pytest.mark.parametrize("agents", [(), (2,)], ids=["one", "agents"])
 def test_each_row_may_have_an_epsilon_of_its_own(agents: tuple[int, ...]) -> None:
-    torch.manual_seed(0)
     logit = torch.tensor([1.0, 0.0, 0.0, 0.0]).expand(3, *agents, 4)
     epsilon_N = torch.tensor([0.0, 0.4, 1.0])
     action = torch.stack([epsilon_greedy(logit, epsilon_N) for _ in range(4000)])
@@ -57,7 +55,6 @@ def test_each_row_may_have_an_epsilon_of_its_own(agents: tuple[int, ...]) -> Non
 
 
 def test_allowed_actions_are_explored_evenly() -> None:
-    torch.manual_seed(0)
     mask_NA = torch.tensor([True, False, True, True]).expand(12_000, 4)
     counts = torch.bincount(epsilon_greedy(torch.zeros(12_000, 4), 1.0, mask_NA), minlength=4) / 12_000
     # a third each; standard deviation 0.0043
@@ -66,7 +63,6 @@ def test_allowed_actions_are_explored_evenly() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0])
 def test_an_action_with_the_value_minus_infinity_is_never_chosen(epsilon: float) -> None:
-    torch.manual_seed(0)
     logit_NA = torch.tensor([[0.0, -torch.inf, 1.0], [-torch.inf, 5.0, -torch.inf]]).repeat(2000, 1)
     action_N = epsilon_greedy(logit_NA, epsilon)
     assert logit_NA.gather(1, action_N[:, None]).isfinite().all()
@@ -75,7 +71,6 @@ def test_an_action_with_the_value_minus_infinity_is_never_chosen(epsilon: float)
 
 
 def test_a_masked_action_is_never_chosen() -> None:
-    torch.manual_seed(0)
     mask_NMA = torch.rand(2000, 2, 4) < 0.5
     mask_NMA[..., 0] |= ~mask_NMA.any(-1)
     logit_NMA = torch.randn(2000, 2, 4).masked_fill(~mask_NMA, 9.0)  # what is forbidden looks best

@@ -25,7 +25,6 @@ def test_values_that_would_broadcast_are_refused() -> None:
 
 @pytest.mark.parametrize("kind", ["uniform", "policy", "both"])
 def test_actions_of_any_density_estimate_the_same_integral(kind: str) -> None:
-    torch.manual_seed(0)
     count = 50_000
     uniform = torch.rand(count, 1, 1).double() * 2 - 1
     logit = {"mu": tensor([[0.3]]).double(), "sigma": tensor([[1.2]]).double()}
@@ -40,7 +39,6 @@ def test_actions_of_any_density_estimate_the_same_integral(kind: str) -> None:
 
 
 def test_it_is_the_normal_of_torch_transformed_by_tanh_for_several_draws_of_a_state() -> None:
-    torch.manual_seed(0)
     mu, sigma, noise = torch.randn(5, 2).double(), torch.rand(5, 2).double() + 0.2, torch.randn(3, 5, 2).double()
     logit = {"mu": mu.requires_grad_(), "sigma": sigma.requires_grad_()}
     action, logp = squashed_sample(logit, noise)

@@ -163,7 +163,6 @@ def two_heads_step(network: TwoHeads, cfg: Any = CFG) -> OptimizerStep:
 
 
 def test_parts_of_a_network_are_stepped_as_torchs_own_optimizers_would() -> None:
-    torch.manual_seed(0)
     clip = ("learn.grad_clip_type=clip_norm", "learn.grad_clip_value=0.3")
     cfg = make_cfg(*clip, "learn.learning_rate=0.02", "learn.adam_eps=0.01")
     network, plain = TwoHeads(), TwoHeads()
@@ -246,7 +245,6 @@ def kind_cfg(kind: str) -> Any:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_optimizer_of_the_config_steps_as_torchs_own(kind: str) -> None:
-    torch.manual_seed(0)
     network = TwoHeads().double()
     plain = copy.deepcopy(network)
     step = OptimizerStep(network, kind_cfg(kind))

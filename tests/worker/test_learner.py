@@ -15,7 +15,6 @@ from tests.policy.helpers import OBS, make_batch, make_policy, same
 
 
 def test_one_iteration_a_batch_with_the_policys_own_step() -> None:
-    torch.manual_seed(0)
     policy = make_policy()
     torch.manual_seed(0)
     other = make_policy()

@@ -12,7 +12,6 @@ from ding_lite.utils import ConfigError
 
 @pytest.mark.parametrize("space", ["continuous", "regression"])
 def test_a_continuous_action_is_within_bounds_or_not(space: str) -> None:
-    torch.manual_seed(0)
     bounded = BC(4, 2, space, [8, 6])
     free = BC(4, 2, space, [8, 6], bound_type=None)
     free.load_state_dict(bounded.state_dict())

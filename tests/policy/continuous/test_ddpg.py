@@ -85,7 +85,6 @@ def added_noise(policy: DDPGPolicy, steps: int, num_envs: int) -> torch.Tensor:
 
 @pytest.mark.parametrize(("noise_type", "correlation"), [("gauss", 0.0), ("ou", 0.85)])
 def test_noise_is_of_the_chosen_kind_and_of_each_environment(noise_type: str, correlation: float) -> None:
-    torch.manual_seed(0)
     policy = make_qac("ddpg", f"collect.noise_type={noise_type}", "collect.noise_sigma=0.05")
     noise = added_noise(policy, 40, 2000)
     assert noise[0].std().item() == pytest.approx(0.05, rel=0.1)

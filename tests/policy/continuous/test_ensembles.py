@@ -30,7 +30,6 @@ def discounted(batch: dict[str, Any], b: int, value: Any) -> Any:
 
 @pytest.mark.parametrize("min_num", [1, 2, 4])
 def test_a_target_of_redq_is_the_smallest_of_the_critics_that_were_drawn(min_num: int) -> None:
-    torch.manual_seed(0)
     policy = make_qac("redq", "model.ensemble_num=4", f"learn.min_num={min_num}")
     batch = with_noise(policy, make_batch(8))
     target, q, logp, alpha = outputs(policy, batch)
@@ -69,7 +68,6 @@ def test_redq_updates_its_critics_20_times_and_its_actor_once_for_each_env_step(
 
 @pytest.mark.parametrize("with_q_entropy", [False, True])
 def test_critics_of_edac_learn_the_smallest_value_and_to_change_differently(with_q_entropy: bool) -> None:
-    torch.manual_seed(0)
     keys = ("model.ensemble_num=3", "learn.eta=0.5", f"learn.with_q_entropy={with_q_entropy}")
     policy = make_qac("edac", *keys)
     batch = with_noise(policy, make_batch(8))
@@ -102,7 +100,6 @@ def test_the_similarity_of_edacs_critics_falls_the_faster_the_larger_eta_is() ->
 
 @pytest.mark.parametrize("dropped", [0, 2, 4])
 def test_a_target_of_tqc_has_the_smallest_quantiles_of_all_critics(dropped: int) -> None:
-    torch.manual_seed(0)
     sizes = ("model.ensemble_num=3", "model.num_quantiles=5", f"learn.top_quantiles_to_drop_per_net={dropped}")
     policy = make_qac("tqc", *sizes)
     batch = with_noise(policy, make_batch(8)) | {"weight": torch.linspace(0.5, 2.0, 8)}

@@ -75,7 +75,6 @@ def test_loss_by_hand(weight: list[float] | None) -> None:
 
 @pytest.mark.parametrize("deterministic", [True, False])
 def test_deterministic_eval_says_whether_evaluation_samples(deterministic: bool) -> None:
-    torch.manual_seed(0)
     policy = table_policy(f"deterministic_eval={deterministic}")
     actions = policy.act(torch.eye(2)[:1].expand(4000, 2), explore=False)["action"]
     # 1 with probability 1/4: 1,000 of 4,000, standard deviation 27

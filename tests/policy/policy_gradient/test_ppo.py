@@ -123,7 +123,6 @@ EAGER = ("learn.learning_rate=0.05", "learn.epoch_per_collect=6", "learn.batch_s
 
 
 def test_kl_early_stop_ends_a_collects_updates() -> None:
-    torch.manual_seed(0)
     policy = make_actor("ppo", *EAGER, "learn.target_kl=0.02", "learn.kl_early_stop=True")
     assert collect_with(policy, [0.01, 0.0299, 0.0301, 0.0]) == 3
     for _ in range(2):  # the next collect begins anew

@@ -15,7 +15,6 @@ from tests.policy.value.test_losses import table_policy
 
 @pytest.mark.parametrize("mode", ["collect", "eval"])
 def test_every_branch_explores_its_own_options_by_itself(mode: str) -> None:
-    torch.manual_seed(0)
     policy, obs = table_policy("bdq", "eval.eps=0.6"), torch.eye(2)[:1].expand(20_000, 2)
     if mode == "collect":
         action_ND = policy.act(obs, eps=0.6)["action"]

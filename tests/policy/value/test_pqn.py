@@ -10,7 +10,6 @@ from tests.policy.helpers import build_policy
 
 @pytest.mark.parametrize("q_lambda", [0.0, 0.65, 1.0])
 def test_returns_are_those_of_pengs_q_lambda(q_lambda: float) -> None:
-    torch.manual_seed(0)
     network = dict(encoder_hidden_size_list=[8], obs_shape=4, action_shape=2)
     policy = build_policy("pqn", network, f"collect.q_lambda={q_lambda}", "discount_factor=0.9")
     steps, num_envs, ends = 6, 2, [(1, 0, True), (3, 1, False)]  # step, environment, terminated; others go on
