@@ -77,8 +77,8 @@ def same_random_numbers() -> None:
 
 
 @pytest.fixture(autouse=True)
-def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Start each test in an empty directory of its own."""
+def empty_directory(nothing_left_behind: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Start each test in an empty directory of its own; what it patches is put back before one looks what is left."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))  # commands add the current directory
     return tmp_path
