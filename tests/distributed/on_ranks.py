@@ -1,13 +1,11 @@
 """Functions of test files that run on the ranks of a process group, and what each of them returned.
 
-The ranks run this file as `python -m tests.distributed.on_ranks MODULE FUNCTION FOLDER`. They fail if they leave the
-group behind.
+Ranks fail if they leave the group behind.
 """
 
 from __future__ import annotations
 
 import importlib
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -34,7 +32,7 @@ def call_on_ranks(
     """
     with tempfile.TemporaryDirectory() as folder:
         torch.save(args, Path(folder, "args.pt"))
-        words = ["-m", "tests.distributed.on_ranks", function.__module__, function.__qualname__, folder]
+        words = ["-m", "tests.distributed.call", __name__, "run", function.__module__, function.__qualname__, folder]
         run_ranks(words, nproc, timeout, cwd=cwd)
         return [torch.load(Path(folder, f"{rank}.pt"), weights_only=False) for rank in range(nproc)]
 
@@ -51,14 +49,9 @@ def run_checks(module: str) -> dict[str, str]:
     return failures
 
 
-def main(module: str, function: str, folder: str) -> None:
-    torch.set_num_threads(1)
+def run(module: str, function: str, folder: str) -> None:
     args = torch.load(Path(folder, "args.pt"), weights_only=False)
     with DDPContext(timeout=60):
         result = getattr(importlib.import_module(module), function)(*args)
         torch.save(result, Path(folder, f"{get_rank()}.pt"))
     assert not dist.is_initialized()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

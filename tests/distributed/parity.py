@@ -328,9 +328,8 @@ def run_phase(problems: dict[str, Any], before: dict[str, Any]) -> dict[str, Any
     return {name: states if isinstance(states, str) else states[0] for name, states in done.items()}
 
 
-def main(folder: str) -> None:
+def run_all(folder: str) -> None:
     """Run every problem of `folder`/problems.pt on this rank."""
-    torch.set_num_threads(1)
     with DDPContext():
         problems = torch.load(Path(folder, "problems.pt"), weights_only=False)
         before = Path(folder, f"world{get_world_size() - 1}_rank0.pt")

@@ -1,11 +1,10 @@
-"""What the ranks of the tests of agent and observers run: `python -m tests.distributed.rpc_ranks WHAT`."""
+"""What the ranks of the tests of agent and observers run."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import sys
 import threading
 import time
 from contextlib import ExitStack
@@ -150,16 +149,18 @@ def compare_all() -> dict[str, Any]:
 
 def rank_train() -> None:
     """Train in one go; then in two, the second of which resumes the first; say what each ended with."""
-    hashes = {}
-    for name, steps, more in (("whole", 1200, []), ("parts", 600, []), ("parts", 1200, ["resume_training=True"])):
-        rate = dict(type="linear", start=1e-3, end=1e-4, over=1200, by="env_step")
-        overrides = [*QUICK, f"exp_name={name}", *[f"policy.learn.{key}" for key in (f"learning_rate={rate}", *more)]]
-        policy = serial_pipeline_rpc((main_config, create_config), 0, max_env_step=steps, overrides=overrides)
-        assert (policy is None) == (RANK != AGENT)
-        assert policy is None or "forward" not in vars(policy.model.encoder)
-        hashes[name] = parameter_hash(policy.model) if policy else None
-    if RANK == AGENT:
-        Path("hashes.json").write_text(json.dumps(hashes))
+    with DDPContext():
+        hashes = {}
+        for name, steps, more in (("whole", 1200, []), ("parts", 600, []), ("parts", 1200, ["resume_training=True"])):
+            rate = dict(type="linear", start=1e-3, end=1e-4, over=1200, by="env_step")
+            learn = [f"policy.learn.{key}" for key in (f"learning_rate={rate}", *more)]
+            overrides = [*QUICK, f"exp_name={name}", *learn]
+            policy = serial_pipeline_rpc((main_config, create_config), 0, max_env_step=steps, overrides=overrides)
+            assert (policy is None) == (RANK != AGENT)
+            assert policy is None or "forward" not in vars(policy.model.encoder)
+            hashes[name] = parameter_hash(policy.model) if policy else None
+        if RANK == AGENT:
+            Path("hashes.json").write_text(json.dumps(hashes))
 
 
 def refuse() -> list[str]:
@@ -207,14 +208,8 @@ def fail(how: str) -> None:
 
 
 def rank_fail() -> None:
-    if os.environ["FAIL"] == "encode" and RANK == 2:
-        Observer.encode = lambda *_: fail("encode")  # type: ignore[method-assign,assignment]
-    create = {**create_config, "env": {"type": "failing", "import_names": ["tests.distributed.rpc_ranks"]}}
-    serial_pipeline_rpc((main_config, create), 0, overrides=[*QUICK, "exp_name=run"])
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    sys.modules["tests.distributed.rpc_ranks"] = sys.modules["__main__"]
     with DDPContext():
-        globals()[f"rank_{sys.argv[1]}"]()
+        if os.environ["FAIL"] == "encode" and RANK == 2:
+            Observer.encode = lambda *_: fail("encode")  # type: ignore[method-assign,assignment]
+        create = {**create_config, "env": {"type": "failing", "import_names": ["tests.distributed.rpc_ranks"]}}
+        serial_pipeline_rpc((main_config, create), 0, overrides=[*QUICK, "exp_name=run"])

@@ -1,4 +1,4 @@
-"""Two real gloo processes: each rank runs this file as `python -m tests.distributed.test_collectives <what> ...`."""
+"""Two real gloo processes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import resource
 import signal
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from ding_lite.utils.registry import ConfigError
 from tests.distributed.launcher import free_port, launch, run_forked, run_ranks, say
 from tests.distributed.on_ranks import call_on_ranks, run_checks
 
-ME = ["-m", "tests.distributed.test_collectives"]
+ME = ["-m", "tests.distributed.call", __name__]
 WAYS: tuple[dict[str, Any], ...] = ({}, {"share_memory": True})
 
 
@@ -174,7 +173,7 @@ def test_two_ranks(name: str, failures: list[dict[str, str]]) -> None:
 
 
 def test_a_config_error_on_a_rank_is_one_line() -> None:
-    done = launch([*ME, "crash"], timeout=50)
+    done = launch([*ME, "rank_crash"], timeout=50)
     assert [line for line in done.stderr.splitlines() if line.startswith("[rank 1]")] == ["[rank 1] boom"]
     assert "exitcode: 2" in done.stderr
     assert time.time() - float(done.stdout.split()[-1]) < 15
@@ -190,19 +189,19 @@ def rank_mistake() -> None:
 
 
 def test_a_mistake_of_one_rank_that_all_raise_names_it_once() -> None:
-    done = run_ranks([*ME, "mistake"], timeout=50, status=None)
+    done = run_ranks([*ME, "rank_mistake"], timeout=50, status=None)
     assert [line for line in done.stderr.splitlines() if "boom" in line] == ["[rank 1] boom"]
 
 
 def test_an_exception_leaves_no_group_behind() -> None:
-    done = run_ranks([*ME, "leaves_after_error"], timeout=50, status=None)
+    done = run_ranks([*ME, "rank_leaves_after_error"], timeout=50, status=None)
     assert "status 1, group False" in done.stdout.splitlines()
     assert done.returncode == 1
 
 
 def test_the_time_out_from_the_environment_limits_a_collective() -> None:
     began = time.time()
-    done = run_ranks([*ME, "late", "40"], timeout=50, env={"DING_LITE_TIMEOUT": "3"}, status=None)
+    done = run_ranks([*ME, "rank_late", "40"], timeout=50, env={"DING_LITE_TIMEOUT": "3"}, status=None)
     assert done.returncode != 0
     assert time.time() - began < 30
     assert re.match(r"\[rank 0\] ends because it waited 3 s for rank 1 \(.*\), last progress \d+ s ago", done.stderr)
@@ -214,7 +213,7 @@ def by_hand(rank: int, port: int, **more: str) -> dict[str, str]:
 
 
 def run_by_hand(env: dict[str, str], timeout: float = 40) -> subprocess.CompletedProcess[str]:
-    return run_forked([*ME, "late", "0"], timeout, env, status=None)
+    return run_forked([*ME, "rank_late", "0"], timeout, env, status=None)
 
 
 def last_line(done: subprocess.CompletedProcess[str]) -> str:
@@ -239,13 +238,3 @@ def test_ranks_that_never_come_are_one_clear_line(rank: int) -> None:
     assert done.returncode == 1
     assert time.time() - began < 25
     assert last_line(done).startswith(f"[rank {rank}] the 2 ranks did not meet at 127.0.0.1:{port} within 2 s.")
-
-
-def main(argv: list[str]) -> Any:
-    torch.set_num_threads(1)
-    what, *words = [word for word in argv if not word.startswith("--local-rank")]  # torch.distributed.launch adds it
-    return globals()[f"rank_{what}"](*words)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -125,15 +125,10 @@ def test_the_groups_threads_have_ended_before_the_interpreter_does(found: list[d
 
 
 def test_a_parameter_that_a_rank_does_not_use_ends_the_job_with_the_option_to_set() -> None:
-    done = launch(["-m", "tests.distributed.test_ddp"], timeout=60)
+    done = launch(["-m", "tests.distributed.call", __name__, "fail"], timeout=60)
     assert done.returncode == 1
     lines = [line for line in done.stderr.splitlines() if line.startswith("[rank 1]")]
     assert lines == [
         "[rank 1] policy.data_parallel='ddp': the loss does not use all parameters of the network. Set "
         "policy.ddp.find_unused_parameters=True."
     ]
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    fail()

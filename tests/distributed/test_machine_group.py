@@ -1,4 +1,4 @@
-"""Ranks that meet in shared memory; those of some tests run this file as a module."""
+"""Ranks that meet in shared memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,7 @@ from ding_lite.utils.ranks.signing import Signer
 from tests.distributed.launcher import finish, run_ranks, say, start_by_hand
 from tests.distributed.on_ranks import call_on_ranks
 
-ME = ["-m", "tests.distributed.test_machine_group"]
+ME = ["-m", "tests.distributed.call", __name__]
 LARGE = SLOT // 8 + 1  # float64 numbers that do not fit
 
 
@@ -142,7 +141,7 @@ def run_own_group(how: str) -> None:
         allreduce_data(1)
     except dist.DistNetworkError as error:
         say(f"{error} {time.monotonic() - start:.0f}")
-    os._exit(0)
+    os._exit(1)  # which ends rank 1
 
 
 def look(barriers: int, sums: int) -> dict[str, Any]:
@@ -182,7 +181,7 @@ def test_nothing_is_read_before_it_is_written_and_what_does_not_fit_travels(
 
 def test_ranks_of_several_machines_meet_in_memory_first_and_send_the_rest(tmp_path: Path) -> None:
     done = run_ranks(
-        [*ME, "machines", str(tmp_path)], nproc=5, timeout=120, status=None
+        [*ME, "run_machines", str(tmp_path)], nproc=5, timeout=120, status=None
     )  # two machines of two ranks, one of one
     assert done.returncode == 0, done.stderr
     found = [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(5)]
@@ -197,7 +196,7 @@ def test_ranks_of_several_machines_meet_in_memory_first_and_send_the_rest(tmp_pa
 
 
 def test_a_call_that_one_rank_makes_alone_is_an_error_on_all_and_is_never_a_result() -> None:
-    done = run_ranks([*ME, "extra"], status=None)
+    done = run_ranks([*ME, "run_extra"], status=None)
     assert done.stdout == ""
     own, its = (f"'exchange of objects' of length {length}" for length in (1, 2))
     for rank, pair in enumerate([(own, its), (its, own)]):
@@ -219,7 +218,7 @@ def test_objects_of_other_machines_are_read_only_if_a_rank_has_signed_them() -> 
     ],
 )
 def test_a_rank_that_dies_or_is_late_in_a_group_of_the_users_own_is_noticed(how: str, cause: str) -> None:
-    done = run_ranks([*ME, "own group", how], status=None)
+    done = run_ranks([*ME, "run_own_group", how], status=None)
     found = re.fullmatch(rf"{cause} (\d+)\n", done.stdout)
     assert found, (done.stdout, done.stderr)
     assert int(found[1]) < 12
@@ -232,9 +231,3 @@ ALONE += "with DDPContext(timeout=60): print(g.machine_group().machines)"
 def test_ranks_of_one_machine_share_whatever_the_launcher_says() -> None:
     ranks = start_by_hand(["-c", ALONE], LOCAL_WORLD_SIZE="1", LOCAL_RANK="0")
     assert [finish(rank, 60).stdout for rank in ranks] == ["1\n", "1\n"]
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    parts: dict[str, Callable[..., None]] = {"machines": run_machines, "extra": run_extra, "own group": run_own_group}
-    parts[sys.argv[1]](*sys.argv[2:])

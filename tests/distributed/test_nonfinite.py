@@ -142,13 +142,8 @@ def test_statistics_of_both_ranks_ignore_values_that_one_has(found: list[dict[st
 
 
 def test_the_job_ends_with_one_line() -> None:
-    done = launch(["-m", "tests.distributed.test_nonfinite"], timeout=40)
+    done = launch(["-m", "tests.distributed.call", __name__, "rank_stop"], timeout=40)
     assert done.returncode == 1
     lines = [line for line in done.stderr.splitlines() if line.startswith("[rank ")]
     assert len(lines) <= 2, lines  # one, unless rank 0 is slow to tell rank 1 that it says the same
     assert lines[0][9:].startswith("Iteration 3: on rank 1 the loss is nan (priority has 1 nan of 8); "), lines
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    rank_stop()

@@ -5,14 +5,12 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from ding_lite.utils import DDPContext, InterruptGuard
 from ding_lite.worker import OfflineDataset, OfflineLoader
@@ -20,7 +18,7 @@ from tests.distributed.launcher import finish, say, start_forked
 from tests.distributed.on_ranks import call_on_ranks
 from tests.survival.common import wait_until
 
-ME = "tests.distributed.test_offline_loader"
+ME = ["-m", "tests.distributed.call", __name__]
 BATCH_SIZE = 8
 
 
@@ -33,7 +31,7 @@ def numbered(size: int) -> OfflineDataset:
 def go_on(ending: str) -> None:
     """Take batches from two worker processes, and end in a way."""
     loader = OfflineLoader(numbered(10_000), BATCH_SIZE, seed=1, num_workers=2)
-    with InterruptGuard() as guard:
+    with DDPContext(timeout=30), InterruptGuard() as guard:
         next(loader.epoch_batches())
         say(f"workers {Path(f'/proc/self/task/{os.getpid()}/children').read_text()}")
         if ending == "raises":
@@ -71,7 +69,7 @@ def test_the_place_in_an_epoch_is_dealt_to_another_number_of_ranks(ranks: int) -
 
 def test_no_worker_is_left_however_training_ends() -> None:
     endings = {"ends": "ends", "raises": "raises", "killed": "waits", "interrupted": "waits"}
-    runs = {name: start_forked(["-m", ME, how]) for name, how in endings.items()}
+    runs = {name: start_forked([*ME, "go_on", how]) for name, how in endings.items()}
     workers: dict[str, list[int]] = {}
     for name, run in runs.items():
         workers[name] = [int(pid) for pid in run.stdout.readline().split()[1:]]
@@ -90,9 +88,3 @@ def test_no_worker_is_left_however_training_ends() -> None:
     assert results["ends"].stderr == ""
     for name in endings:
         wait_for_the_end(workers[name])
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    with DDPContext(timeout=30):
-        go_on(sys.argv[1])

@@ -8,7 +8,6 @@ they are of a data set, in size.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -86,6 +85,12 @@ ONE = 0  # stands for the one process that takes all steps, instead of a number 
 States = dict[tuple[int, int], dict[str, Any]]  # by (number of ranks, rank), or (ONE, phase), and case
 
 
+def run_all(folder: str) -> None:
+    """Run every problem of `folder`/problems.pt on this rank."""
+    POLICY_REGISTRY.update(BROKEN)
+    parity.run_all(folder)
+
+
 @pytest.fixture(scope="module")
 def states(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[States]:
     """Yield the states of all cases that are tested."""
@@ -93,7 +98,6 @@ def states(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     selected = {item.callspec.params.get("case") for item in here}
     POLICY_REGISTRY.update(BROKEN)
     folder = tmp_path_factory.mktemp("parity")
-    torch.set_num_threads(1)
     cases = {case: problem for case, problem in PROBLEMS.items() if case in selected}
     cases |= {name: (name, "discrete", []) for name in BROKEN}
     problems = {}
@@ -102,7 +106,7 @@ def states(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         problems[case] = {"cfg": cfg, "block": parity.collect_block(cfg)}
     torch.save(problems, folder / "problems.pt")
     for size in (2, 3):
-        run_ranks(["-m", "tests.distributed.test_parity", str(folder)], nproc=size, timeout=240)
+        run_ranks(["-m", "tests.distributed.call", __name__, "run_all", str(folder)], nproc=size, timeout=240)
     found: States = {}
     alone = {case: parity.run_problem(problem, range(3)) for case, problem in problems.items()}
     for phase in range(3):
@@ -174,8 +178,3 @@ def test_only_some_ranks_touch_the_rare_parameters() -> None:
 def test_every_registered_policy_is_in_the_table_and_among_the_problems() -> None:
     ours = {name for name, cls in POLICY_REGISTRY.items() if cls.__module__.startswith("ding_lite.")}
     assert {name for name, _, _ in PROBLEMS.values()} == ours == {*ALGORITHMS}
-
-
-if __name__ == "__main__":
-    POLICY_REGISTRY.update(BROKEN)
-    parity.main(sys.argv[1])

@@ -26,7 +26,7 @@ from tests.policy.actors import make_actor
 from tests.run.helpers import last_checkpoint, metrics
 from tests.run.helpers import result as read_result
 
-ME = ["-m", "tests.distributed.rpc_ranks"]
+ME = ["-m", "tests.distributed.call", "tests.distributed.rpc_ranks"]
 CONFIG = ROOT / "dizoo" / "classic_control" / "cartpole" / "config" / "cartpole_pg_rpc_config.py"
 RANKS = range(3)
 
@@ -76,7 +76,7 @@ def test_actions_are_drawn_as_in_one_process_by_a_generator_for_each_observer(co
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("train")
-    done = run_ranks([*ME, "train"], nproc=3, timeout=120, cwd=folder)
+    done = run_ranks([*ME, "rank_train"], nproc=3, timeout=120, cwd=folder)
     return folder, done.stderr
 
 
@@ -132,7 +132,7 @@ FAULTS = {  # what rank 2 does in its 40th env step, or in its first learning st
 
 def by_hand(fault: str, folder: Path) -> tuple[list[subprocess.CompletedProcess[str]], float]:
     """Run three ranks, of which one fails; return them, and how long after that they had all ended."""
-    ranks = start_by_hand([*ME, "fail"], 3, folder, FAIL=fault, DING_LITE_TIMEOUT="5")
+    ranks = start_by_hand([*ME, "rank_fail"], 3, folder, FAIL=fault, DING_LITE_TIMEOUT="5")
     done = [finish(rank, 60) for rank in ranks]
     (failed,) = re.findall(r"^failing at (\S+)$", "".join(rank.stdout for rank in done), re.MULTILINE)
     return done, time.time() - float(failed)

@@ -1,7 +1,4 @@
-"""A rank that dies, fails, hangs or leaves ends the job, which names it: real gloo ranks, with and without a launcher.
-
-Each rank runs this file as `python -m tests.distributed.test_watchdog KIND RANK WHERE`.
-"""
+"""A rank that dies, fails, hangs or leaves ends the job, which names it: gloo ranks, with and without a launcher."""
 
 from __future__ import annotations
 
@@ -14,8 +11,6 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,7 +28,7 @@ from ding_lite.utils.ranks.machine_group import machine_group
 from ding_lite.utils.registry import UserError
 from tests.distributed.launcher import finish, free_port, launch, say, start, start_by_hand
 
-ME = ["-m", "tests.distributed.test_watchdog"]
+ME = ["-m", "tests.distributed.call", __name__]
 TIMEOUT = 5.0  # seconds without progress that are a hang, here
 DEAD = 15.0  # seconds, the default time-out of a dead rank
 SLACK = 40.0  # seconds: a busy machine
@@ -171,7 +166,7 @@ FAULTS = [  # how and where which rank fails, what the other says of it, and aft
 def test_without_a_launcher_the_other_rank_ends_and_names_the_lost_one(fault: tuple[str, int, str, str, float]) -> None:
     """`tests/survival/faults.py` has more kinds, in whole runs."""
     kind, rank, where, cause, limit = fault
-    done = by_hand([kind, str(rank), where])
+    done = by_hand(["run_rank", kind, str(rank), where])
     assert seconds_since_fault(*(one.stdout for one in done)) < limit + SLACK
     other = done[1 - rank]
     assert other.returncode == 1
@@ -181,7 +176,7 @@ def test_without_a_launcher_the_other_rank_ends_and_names_the_lost_one(fault: tu
 
 @pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_rank_of_another_machine_that_falls_silent_is_lost(rank: int) -> None:
-    done = by_hand(["killed", str(rank), "elsewhere"], nproc=3)  # rank 2 reads no reports of rank 1
+    done = by_hand(["run_rank", "killed", str(rank), "elsewhere"], nproc=3)  # rank 2 reads no reports of rank 1
     assert seconds_since_fault(*(one.stdout for one in done)) < DEAD + SLACK
     what = "not heard of" if rank else "which keeps the store"
     for other in {0, 1, 2} - {rank}:
@@ -197,7 +192,7 @@ def test_the_last_lines_of_the_launcher_name_rank_and_cause(
     kind: str, launcher: Literal["run", "launch"], last: str
 ) -> None:
     env = {"DING_LITE_TIMEOUT": str(TIMEOUT)}
-    done = launch([*ME, kind, "1", "wait"], nproc=3 if kind == "exits" else 2, launcher=launcher, env=env)
+    done = launch([*ME, "run_rank", kind, "1", "wait"], nproc=3 if kind == "exits" else 2, launcher=launcher, env=env)
     assert done.returncode == 1
     assert seconds_since_fault(done.stdout) < DEAD + SLACK
     told = "\n".join(done.stderr.splitlines()[-9:])
@@ -209,7 +204,7 @@ def test_the_last_lines_of_the_launcher_name_rank_and_cause(
 
 def test_a_launcher_that_is_killed_takes_its_ranks_along() -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={free_port()}"]
-    process = start([*command, *ME, "nothing", "0", "wait"])
+    process = start([*command, *ME, "run_rank", "nothing", "0", "wait"])
     assert process.stdout is not None
     try:
         assert process.stdout.readline().startswith("fault")
@@ -222,7 +217,7 @@ def test_a_launcher_that_is_killed_takes_its_ranks_along() -> None:
 
 @pytest.mark.parametrize("proc", ["there", pytest.param("missing", marks=pytest.mark.slow)])
 def test_a_rank_that_leaves_early_is_not_lost(proc: str) -> None:
-    done = by_hand(["early", "3", proc])
+    done = by_hand(["run_early", "3", proc])
     assert [(one.returncode, one.stderr) for one in done] == [(0, ""), (0, "")]
 
 
@@ -231,14 +226,15 @@ def test_a_rank_that_leaves_early_is_not_lost(proc: str) -> None:
     [("is suspended", "memory"), ("is asked", "elsewhere"), ("is asked", "own group"), ("writes", "memory")],
 )
 def test_a_rank_waits_for_one_that_makes_progress_longer_than_the_time_out(what: str, where: str) -> None:
-    done = by_hand(["long", what, where])
+    done = by_hand(["run_long", what, where])
     assert [one.returncode for one in done] == [0, 0], [one.stderr for one in done]
     assert [one.stdout for one in done] == [f"rank {rank} goes on, {what == 'is asked'}\n" for rank in range(2)]
 
 
-@pytest.mark.parametrize("limit", [3, 30])  # seconds that a clean-up may take; less and more than the time-out
+# seconds that a clean-up may take; less and more than the time-out
+@pytest.mark.parametrize("limit", [3, pytest.param(30, marks=pytest.mark.slow)])
 def test_an_error_whose_clean_up_blocks_is_told_to_all(limit: int) -> None:
-    done = by_hand(["cleanup", str(limit)])
+    done = by_hand(["run_cleanup", str(limit)])
     assert [one.returncode for one in done] == [1, 1]
     told = f"[rank 1] ValueError: boom\n[rank 1] Cleaning up after this error takes more than {min(limit, 5)} s"
     assert told in done[1].stderr
@@ -246,18 +242,6 @@ def test_an_error_whose_clean_up_blocks_is_told_to_all(limit: int) -> None:
 
 
 def test_ranks_that_fail_alike_wait_for_one_that_still_saves() -> None:
-    done = launch([*ME, "alike", "2.5"])
+    done = launch([*ME, "run_alike", "2.5"])
     assert "saved" in done.stdout.splitlines()
     assert re.findall(r"^\[rank \d\].*$", done.stderr, re.MULTILINE) == ["[rank 0] not finite"]  # told once
-
-
-def main(argv: list[str]) -> None:
-    torch.set_num_threads(1)
-    what, *words = [word for word in argv if not word.startswith("--local-rank")]
-    parts: dict[str, Callable[..., None]] = {"early": run_early, "alike": run_alike, "long": run_long}
-    parts["cleanup"] = run_cleanup
-    parts.get(what, partial(run_rank, what))(*words)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
