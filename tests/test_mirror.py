@@ -25,6 +25,7 @@ COVERED = {
     "cli/test_classic.py": ["cli/running.py", "run/pipelines.py"],
     "cli/test_main.py": ["cli/parsers.py"],
     "cli/test_new.py": ["cli/configs.py", "cli/starter.py"],
+    "config/test_parts.py": ["utils/tree.py"],
     "config/test_config.py": ["config/schema.py", "config/user.py"],
     "di_engine/test_translation.py": ["di_engine/keys.py", "di_engine/variants.py"],
     "distributed/test_rpc.py": ["observers/serial_entry_rpc.py"],

@@ -10,7 +10,7 @@ import torch
 
 from ding_lite.policy import SQNPolicy
 from ding_lite.policy.checkpointed import load_to_act
-from tests.policy.helpers import OBS, make_cfg, parameter_hash
+from tests.policy.helpers import make_cfg, parameter_hash
 from tests.policy.value.test_losses import table_batch, table_policy
 
 LOG2, LOG3, LOG4 = math.log(2), math.log(3), math.log(4)
@@ -30,12 +30,6 @@ def test_the_temperature_rises_while_the_entropy_is_below_its_target(target: flo
     fixed = table_policy("sqn", "learn.learning_rate_alpha=0.0")
     fixed.learn(table_batch("sqn"))
     assert fixed._alpha().item() == pytest.approx(1.0)
-
-
-def test_without_learn_mode_it_acts_at_the_initial_temperature() -> None:
-    policy = SQNPolicy(make_cfg("learn.alpha=0.3", kind="sqn"), enable_field=("collect", "eval"))
-    assert policy.act(torch.randn(4, OBS).numpy(), eps=0.0)["action"].shape == (4,)
-    assert policy._alpha().item() == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize("fields", [("collect", "eval"), ("eval",)])
