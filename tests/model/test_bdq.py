@@ -1,12 +1,8 @@
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
 import torch
 
 from ding_lite.model import BDQ
-from ding_lite.utils.registry import ConfigError
 
 
 def test_branches_of_unequal_sizes_are_padded_with_minus_infinity() -> None:
@@ -37,21 +33,3 @@ def test_branches_and_bins_are_di_engines_way_to_give_equal_sizes() -> None:
 def test_a_single_choice_has_no_dimension_of_branches() -> None:
     assert BDQ(4, action_shape=3)(torch.randn(5, 4))["logit"].shape == (5, 3)
     assert BDQ(4, 1, 3, action_shape=3)(torch.randn(5, 4))["logit"].shape == (5, 3)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "message"),
-    [
-        ({}, "expected action_shape, or num_branches together with action_bins_per_branch"),
-        (dict(num_branches=2), "num_branches together with action_bins_per_branch"),
-        (dict(action_bins_per_branch=2, action_shape=[2, 2]), "num_branches together with action_bins_per_branch"),
-        (
-            dict(num_branches=2, action_bins_per_branch=4, action_shape=[4, 3]),
-            r"num_branches=2 and action_bins_per_branch=4 do not describe .* \[4, 3\]: leave both out",
-        ),
-        (dict(action_shape=[[2, 3], [4, 5]]), "expected a list of numbers of options"),
-    ],
-)
-def test_sizes_that_do_not_fit_are_refused(sizes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        BDQ(4, **sizes)

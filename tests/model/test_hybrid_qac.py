@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import torch
 
 from ding_lite.model import PDQN, HybridQAC
-from ding_lite.utils import ConfigError
 
 SHAPE = {"action_type_shape": 3, "action_args_shape": 2}
 
@@ -54,28 +52,3 @@ def test_multi_pass_is_the_plain_network_with_the_other_arguments_at_zero() -> N
     for kind, row in enumerate(MASK):
         expected = plain.dis(obs, action_args=args * torch.tensor(row))[:, kind]
         torch.testing.assert_close(got[:, kind], expected)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (dict(action_shape=3), "must be a dict of action_type_shape and action_args_shape, got 3"),
-        (
-            dict(action_shape=dict(action_type_shape=[3, 2], action_args_shape=2)),
-            r"policy\.model\.action_shape\.action_type_shape must be a whole number, got \[3, 2\]",
-        ),
-        (dict(multi_pass=True), "needs an action_mask of 3 lists, one for each type, of 2 numbers"),
-        (dict(multi_pass=True, action_mask=[[1, 0], [0, 1]]), "needs an action_mask of 3 lists"),
-    ],
-)
-def test_what_makes_no_network_is_an_error_of_one_line(change: dict[str, Any], message: str) -> None:
-    arguments: dict[str, Any] = dict(obs_shape=4, action_shape=SHAPE)
-    with pytest.raises(ConfigError, match=message):
-        PDQN(**arguments | change)
-
-
-@pytest.mark.parametrize("shape", [3, [3, 2], {"action_type_shape": 3}])
-def test_another_kind_of_action_is_an_error_of_one_line(shape: Any) -> None:
-    expected = r"action_shape of a hybrid action must be a dict of action_type_shape and action_args_shape, got "
-    with pytest.raises(ConfigError, match=expected):
-        HybridQAC(4, shape)

@@ -7,7 +7,6 @@ import torch
 
 from ding_lite.model import DQN
 from ding_lite.model.masks import allowed_mean, average_allowed, obey_mask
-from ding_lite.utils.registry import ConfigError
 
 NEVER = -torch.inf
 
@@ -48,8 +47,3 @@ def test_an_encoder_does_not_see_the_mask(others: dict[str, int]) -> None:
     masks = [torch.tensor([[1, 0, 1]]).expand(5, 3), torch.tensor([[1.0, 1.0, 0.0]]).expand(5, 3)]
     features = [model.encoder(obs | {"action_mask": mask}) for mask in masks]
     assert torch.equal(*features)
-
-
-def test_a_mask_alone_is_refused() -> None:
-    with pytest.raises(ConfigError, match="a Dict with an action_mask alone"):
-        DQN({"action_mask": 3}, 3)

@@ -106,13 +106,6 @@ def test_every_model_normalises_its_encoders_and_heads(name: str) -> None:
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in model.parameters())
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_statistics_of_a_batch_are_refused_in_one_line(name: str) -> None:
-    message = r"norm_type must be one of None, LN, got 'BN'\. Its statistics .* differ between ranks: use 'LN'"
-    with pytest.raises(ConfigError, match=message):
-        build(name, obs_shape=5, norm_type="BN")
-
-
 @pytest.mark.parametrize("kind", [ConvEncoder, IMPALAEncoder])
 def test_of_an_images_encoder_the_dense_layer_is_normalised(kind: type[nn.Module]) -> None:
     encoder: Any = kind([3, 44, 44], [4, 4, 4, 8], norm_type="LN")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model import MLP, NoisyLinear
-from ding_lite.utils import MODEL_REGISTRY
+from ding_lite.utils import MODEL_REGISTRY, ConfigError
 from tests.model.models import HYBRID, HYBRID_MODELS, MODELS, backward, build, run
 
 HEADS = ("bdq", "c51dqn", "discrete_bc", "dqn", "drqn", "fqf", "iqn", "pdqn", "pg", "qrdqn", "rainbowdqn", "sqn")
@@ -158,3 +158,57 @@ def test_a_network_is_its_encoders_and_its_heads_layers(name: str, mode: str, ke
     inputs: Any = {"obs": obs, "action": action} if name == "continuous_qac" else obs
     output = model(inputs, mode=mode)[key] if mode else model(inputs)[key]
     torch.testing.assert_close(output.reshape(x.shape) if output.ndim < x.ndim or len(output) == 1 else output, x)
+
+
+ONE = [name for name in MODELS if name not in ("bc", "bdq", "pg", "vac", *HYBRID_MODELS)]  # an action is one choice
+NO_LIST = "action_shape: expected a list of numbers of options, got "
+NO_DICT = "action_shape of a hybrid action must be a dict of action_type_shape and action_args_shape, got "
+PAIR = "num_branches together with action_bins_per_branch"
+# Arguments that make no network of models, and a part of the error.
+REFUSED: list[tuple[list[str], dict[str, Any], str]] = [
+    (
+        list(MODELS),
+        dict(norm_type="BN"),
+        r"norm_type must be one of None, LN, got 'BN'\. Its statistics .* differ betw",
+    ),
+    (ONE, dict(action_shape=[2, 3]), r"policy\.model\.action_shape.* must be a whole number, got \[2, 3\]"),
+    (["dqn"], dict(obs_shape={"action_mask": 3}), "a Dict with an action_mask alone"),
+    (["bdq"], dict(action_shape=None), f"expected action_shape, or {PAIR}"),
+    (["bdq"], dict(action_shape=None, num_branches=2), PAIR),
+    (["bdq"], dict(action_bins_per_branch=2, action_shape=[2, 2]), PAIR),
+    (
+        ["bdq"],
+        dict(num_branches=2, action_bins_per_branch=4, action_shape=[4, 3]),
+        r"num_branches=2 and action_bins_per_branch=4 do not describe .* \[4, 3\]: leave both out",
+    ),
+    (["bdq"], dict(action_shape=[[2, 3], [4, 5]]), "expected a list of numbers of options"),
+    *((["pdqn", "hybrid_qac"], dict(action_shape=shape), NO_DICT) for shape in (3, [3, 2], {"action_type_shape": 3})),
+    (
+        ["pdqn"],
+        dict(action_shape=dict(action_type_shape=[3, 2], action_args_shape=2)),
+        r"policy\.model\.action_shape\.action_type_shape must be a whole number, got \[3, 2\]",
+    ),
+    (["pdqn"], dict(multi_pass=True), "needs an action_mask of 2 lists, one for each type, of 3 numbers"),
+    (["pdqn"], dict(multi_pass=True, action_mask=[[1, 0, 0]]), "needs an action_mask of 2 lists"),
+    (
+        ["continuous_qac"],
+        dict(action_space="hybrid"),
+        r"must be one of regression, .* got 'hybrid'\. Hybrid actions have",
+    ),
+    (["continuous_qac"], dict(action_space="regresion"), r"got 'regresion'\. Did you mean 'regression'\?"),
+    (["vac"], dict(action_space="discret"), r"action_space .*discrete, multi_discrete, continuous, hybrid.*Did you"),
+    (["vac"], dict(sigma_type="happy"), r"policy\.model\.sigma_type .*independent, conditioned, fixed, got 'happy'"),
+    (["vac"], dict(bound_type="relu"), r"policy\.model\.bound_type .*tanh, None, got 'relu'"),
+    (["vac"], dict(action_shape=HYBRID), r"action_shape of a discrete action .*whole number.*action_type_shape"),
+    (["vac"], dict(action_space="multi_discrete"), f"{NO_LIST}3"),
+    (["vac"], dict(action_shape=[2, [3, 4]]), rf"{NO_LIST}\[2, \[3, 4\]\]"),
+    (["vac"], dict(action_space="hybrid"), f"{NO_DICT}3"),
+    (["vac"], dict(activation="sine"), r"policy\.model\.activation"),
+]
+
+
+@pytest.mark.parametrize(("names", "arguments", "message"), REFUSED)
+def test_what_makes_no_network_is_refused(names: list[str], arguments: dict[str, Any], message: str) -> None:
+    for name in names:
+        with pytest.raises(ConfigError, match=message):
+            build(name, **{"obs_shape": 4, **arguments})

@@ -21,9 +21,6 @@ def compile_model(policy: str = "dqn", **model: Any) -> Any:
     return compile_config((main, dict(policy=dict(type=policy)))).policy.model
 
 
-BRANCHING = ("bc", "bdq", "pg", "vac")  # an action may consist of several choices
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_builds_the_encoder_that_is_named(name: str) -> None:
     encoder = dict(type="fc", res_block=True)
@@ -46,12 +43,6 @@ def test_every_model_takes_shapes_as_a_number_a_list_or_a_tuple(name: str) -> No
         states.append(build(name, obs_shape=obs, action_shape=shape).state_dict())
     for state in states[1:]:
         torch.testing.assert_close(state, states[0], rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in (*BRANCHING, *HYBRID_MODELS)])
-def test_several_choices_are_refused_where_an_action_is_one(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"policy\.model\.action_shape.* must be a whole number, got \[2, 3\]"):
-        build(name, obs_shape=5, action_shape=[2, 3])
 
 
 def test_shapes_in_a_config_may_be_lists() -> None:

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from ding_lite.model import PDQN, QAC, QACDIST, QVAC, ContinuousQAC, HybridQAC
-from ding_lite.utils import ConfigError
 
 SPACES: list[Any] = ["regression", "reparameterization"]
 
@@ -70,22 +69,6 @@ def test_with_simba_the_heads_are_the_papers_networks() -> None:
     options = dict(actor_head_hidden_size=16, critic_head_hidden_size=8, critic_head_layer_num=3)
     small = QAC(3, 2, "regression", encoder=dict(type="simba"), **options)  # type: ignore[arg-type]
     assert (small.actor_sizes, small.critic_sizes) == ([16, 16], [8] * 4)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            dict(action_space="hybrid"),
-            r"must be one of regression, .* got 'hybrid'\. Hybrid actions have the model Hyb",
-        ),
-        (dict(action_space="regresion"), r"got 'regresion'\. Did you mean 'regression'\?"),
-    ],
-)
-def test_what_makes_no_network_is_an_error_of_one_line(change: dict[str, Any], message: str) -> None:
-    arguments: dict[str, Any] = dict(obs_shape=3, action_shape=2, action_space="regression")
-    with pytest.raises(ConfigError, match=message):
-        QAC(**arguments | change)
 
 
 def test_a_distributional_critic_returns_the_distribution_and_its_mean() -> None:

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model import VAC
-from ding_lite.utils import ConfigError
 from ding_lite.utils.tree import tree_map
 
 HYBRID = {"action_type_shape": 3, "action_args_shape": 2}
@@ -138,33 +137,6 @@ def test_initialisation_of_a_channels_last_image_network_keeps_its_format() -> N
         rows = layer.weight.flatten(1)
         rows = rows if rows.shape[0] <= rows.shape[1] else rows.t()
         torch.testing.assert_close(rows @ rows.t(), 2 * torch.eye(len(rows)), atol=1e-5, rtol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("kwargs", "message"),
-    [
-        (
-            {"action_space": "discret"},
-            r"policy\.model\.action_space .*discrete, multi_discrete, continuous, hybrid.*'discret'.*Did you",
-        ),
-        ({"sigma_type": "happy"}, r"policy\.model\.sigma_type .*independent, conditioned, fixed, got 'happy'"),
-        ({"bound_type": "relu"}, r"policy\.model\.bound_type .*tanh, None, got 'relu'"),
-        (
-            {"action_shape": HYBRID},
-            r"policy\.model\.action_shape of a discrete action .*whole number.*action_type_shape",
-        ),
-        ({"action_space": "multi_discrete"}, r"action_shape: expected a list of numbers of options, got 2"),
-        ({"action_shape": [2, [3, 4]]}, r"action_shape: expected a list of numbers of options, got \[2, \[3, 4\]\]"),
-        (
-            {"action_space": "hybrid"},
-            r"action_shape of a hybrid action .*action_type_shape and action_args_shape, got 2",
-        ),
-        ({"activation": "sine"}, r"policy\.model\.activation"),
-    ],
-)
-def test_mistakes_are_one_line(kwargs: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        VAC(4, **({"action_shape": 2} | kwargs))
 
 
 @pytest.mark.parametrize("share", [True, False])
