@@ -113,26 +113,19 @@ def test_standing_still_in_the_target_ends_the_episode_and_passing_through_does_
     obs, _, terminated, *_ = env.step(act(BRAKE))  # speed 0.05
     assert obs[8] == 1.0
     assert not terminated
-    _, reward, terminated, truncated, _ = env.step(act(BRAKE))
-    assert reward == pytest.approx(1.0 - 0.001)
-    assert terminated
-    assert not truncated
+    assert env.step(act(BRAKE))[1:4] == (pytest.approx(1.0 - 0.001), True, False)
 
 
 @pytest.mark.parametrize("place", [(0.999, 0.0), (0.0, 0.999)])
 def test_leaving_the_field_costs_one_and_ends_the_episode(place: tuple[float, float]) -> None:
     env = start(place, (0.0, 0.0), angle=math.atan2(place[1], place[0]), speed=1.0)
-    _, reward, terminated, *_ = env.step(act(TURN))
-    assert reward == -1.0
-    assert terminated
+    assert env.step(act(TURN))[1:3] == (-1.0, True)
 
 
 def test_running_out_of_time_costs_one_and_ends_the_episode() -> None:
     env = start((0.0, 0.0), (0.5, 0.5))
-    for _ in range(199):
-        _, reward, terminated, *_ = env.step(act(BRAKE))
-        assert reward == pytest.approx(-0.001)
-        assert not terminated
+    steps = [env.step(act(BRAKE))[1:3] for _ in range(199)]
+    assert steps == [(pytest.approx(-0.001), False)] * 199
     obs, reward, terminated, truncated, _ = env.step(act(BRAKE))
     assert (reward, terminated, truncated) == (-1.0, True, False)
     assert obs[9] == 1.0

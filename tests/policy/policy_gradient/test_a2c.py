@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ding_lite.policy import A2CPolicy
-from tests.policy.actors import ADV, HALVES, RETURN, Table, by_state, hand_block, hand_model, make_actor
+from tests.policy.actors import Table, make_actor
 
 LN = math.log
 ENTROPY = -0.75 * LN(0.75) - 0.25 * LN(0.25)
@@ -58,14 +58,3 @@ def test_the_step_is_adams_against_the_gradient_of_actor_and_critic() -> None:
     stepped: Any = policy.model.value
     assert stepped.tolist() == pytest.approx([1.01, -0.99], rel=1e-4)  # Adam's first step: the rate
     assert set(policy.monitor_vars()) - {"explained_variance"} <= set(output)  # it is of a collect
-
-
-def hand_policy(*overrides: str) -> A2CPolicy:
-    return make_actor("a2c", *HALVES, *overrides, model=hand_model())
-
-
-def test_normalised_advantages_leave_the_returns_alone() -> None:
-    (batch,) = hand_policy("learn.batch_size=6", "learn.adv_norm=True").batches(hand_block())
-    raw = torch.tensor(ADV)
-    assert by_state([batch], "adv") == pytest.approx(((raw - raw.mean()) / raw.std()).tolist(), rel=1e-5)
-    assert by_state([batch], "return_") == pytest.approx(RETURN)
