@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from contextlib import closing
 from typing import Any
 
@@ -14,21 +13,17 @@ from easydict import EasyDict
 from gymnasium.vector import VectorEnv
 
 from ding_lite.config import compile_config
-from ding_lite.envs.keys import ENV_DEFAULTS
 from ding_lite.envs.vector_env import check_env, create_vector_env
-from ding_lite.utils.key import default_values
 from ding_lite.utils.registry import ConfigError
-from dizoo.atari.envs.atari_env import AtariEnv, find_rom, find_sticky
+from dizoo.atari.envs.atari_env import find_rom, find_sticky
+from tests.envs.test_vector_env import env_config
 
 MANAGERS = ("base", "subprocess", "native")
 FIRE = 1  # in Breakout's minimal action set: NOOP, FIRE, RIGHT, LEFT
 
 
 def atari_config(env_id: str, manager: str = "native", num_threads: int = 2, **overrides: Any) -> EasyDict:
-    own = default_values(AtariEnv.config) | {"type": "atari", "env_id": env_id}
-    cfg = copy.deepcopy(ENV_DEFAULTS) | own | overrides
-    cfg["manager"] = ENV_DEFAULTS["manager"] | {"type": manager, "num_threads": num_threads}
-    return EasyDict(cfg)
+    return env_config("atari", env_id=env_id, manager={"type": manager, "num_threads": num_threads}, **overrides)
 
 
 def make(env_id: str, num_envs: int = 2, *, seed: int = 0, training: bool = True, **overrides: Any) -> VectorEnv:

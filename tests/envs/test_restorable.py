@@ -13,17 +13,15 @@ from gymnasium.spaces import Box, Dict, Discrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from ding_lite.envs import restorable
-from ding_lite.envs.keys import ENV_DEFAULTS
 from ding_lite.envs.restorable import RestorableVectorEnv
 from ding_lite.envs.vector_env import create_vector_env
-from ding_lite.utils.key import default_values
 from ding_lite.utils.registry import ENV_REGISTRY
 from ding_lite.utils.seed import episode_seed
 from ding_lite.utils.tree import tree_leaves
 from dizoo.atari.envs import atari_env
-from dizoo.atari.envs.atari_env import AtariEnv
-from dizoo.box2d.lunarlander.envs.lunarlander_env import LunarLanderEnv
+from dizoo.box2d.lunarlander.envs import lunarlander_env  # noqa: F401  # registers it
 from tests.dizoo.extras import EXTRAS, needs
+from tests.envs.test_vector_env import env_config
 from tests.toys import Toy
 
 
@@ -107,13 +105,8 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make(seed: int = 0, num_envs: int = 2, manager: str = "base", **env: Any) -> RestorableVectorEnv:
-    cfg = copy.deepcopy(ENV_DEFAULTS) | env
-    if cfg["type"] == "atari":
-        cfg = copy.deepcopy(ENV_DEFAULTS) | default_values(AtariEnv.config) | env
-    elif cfg["type"] == "lunarlander":
-        cfg |= default_values(LunarLanderEnv.config) | env
-    cfg["manager"] = ENV_DEFAULTS["manager"] | {"type": manager, "num_threads": 2}
-    restorable_env = create_vector_env(EasyDict(cfg), num_envs, seed, training=True)
+    cfg = env_config(env.pop("type", "gymnasium"), manager={"type": manager, "num_threads": 2}, **env)
+    restorable_env = create_vector_env(cfg, num_envs, seed, training=True)
     assert isinstance(restorable_env, RestorableVectorEnv)
     return restorable_env
 
