@@ -43,19 +43,6 @@ def test_a_sample_has_the_same_noise_in_all_leading_dimensions() -> None:
             torch.testing.assert_close(drawn[row], layer(x[row]))
 
 
-def test_exploring_makes_the_noisy_layers_of_a_module_draw_in_evaluation_mode() -> None:
-    model, other = (DQN(4, 3, [16, 8], noise=True).eval() for _ in range(2))
-    x = torch.randn(5, 4)
-    mean, layers = model(x)["logit"], list(noisy_layers(model).values())
-    for _ in range(2):
-        with exploring(layers):
-            first, second = (model(x)["logit"] for _ in range(2))
-            assert not torch.equal(first, second)
-            assert torch.equal(other(x)["logit"], other(x)["logit"])  # another model's layers stay as they were
-        assert torch.equal(model(x)["logit"], mean)
-    assert not model.training
-
-
 def test_exploring_ends_after_an_error_too() -> None:
     model = DQN(4, 3, [16, 8], noise=True).eval()
     with pytest.raises(RuntimeError, match="inside"), exploring(list(noisy_layers(model).values())):

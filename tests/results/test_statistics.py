@@ -112,10 +112,3 @@ def test_the_probability_of_improvement_counts_pairs() -> None:
     assert math.isnan(probability_of_improvement([np.array([])], [np.array([1.0])]).value)
     single = probability_of_improvement([np.array([1.0])], [np.array([0.0])])
     assert (single.value, math.isnan(single.low)) == (1.0, True)
-
-
-def test_rliables_published_examples() -> None:
-    """Of its tests: runs of two tasks, of which the second algorithm has fewer."""
-    first, second = np.array([[1.0, 2, 1, 2], [2, 2, 1, 1]]), np.array([[1.0, 2, 3], [1, 2, 3]])
-    assert (average(first.ravel(), "iqm"), average(second.ravel(), "iqm")) == (1.5, 2.0)
-    assert probability_of_improvement(first, second).value == pytest.approx(1 / 3)
