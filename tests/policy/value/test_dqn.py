@@ -33,21 +33,39 @@ def test_epsilon_may_be_spread_over_the_environments(kind: str) -> None:
     torch.testing.assert_close(random_N / 500, expected, atol=0.07, rtol=0)
 
 
+@MODEL_REGISTRY.register("q_without_noise")
 class Plain(nn.Module):
-    """A model of the user's, without noisy layers."""
+    """A model of the user's without noisy layers, whose arguments do not include `noise`."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, obs_shape: int = OBS, action_shape: int = ACTIONS, encoder_hidden_size_list: Sequence[int] = ()
+    ) -> None:
         super().__init__()
-        self.linear = nn.Linear(OBS, ACTIONS)
+        self.linear: nn.Module = nn.Linear(obs_shape, action_shape)
 
     def forward(self, obs: Tensor) -> dict[str, Tensor]:
         return {"logit": self.linear(obs)}
 
 
-def test_noisy_net_is_refused_with_a_model_that_has_no_noisy_layers() -> None:
+@MODEL_REGISTRY.register("q_always_noisy")
+class AlwaysNoisy(Plain):
+    """The same with a noisy layer."""
+
+    def __init__(self, obs_shape: int, action_shape: int, encoder_hidden_size_list: Sequence[int]) -> None:
+        super().__init__()
+        self.linear = NoisyLinear(obs_shape, action_shape)
+
+
+def test_noisy_net_needs_a_model_with_noisy_layers_but_no_argument_noise() -> None:
     with pytest.raises(ConfigError, match=r"policy\.noisy_net=True .* the model Plain has none"):
         make_policy("noisy_net=True", model=Plain())
     make_policy("noisy_net=True", model=DQN(OBS, ACTIONS, [16, 8], noise=True))
+    with pytest.raises(ConfigError, match=r"the model Plain has none: use them .*noisy_net=False\.$"):
+        make_policy("noisy_net=True", "model.type=q_without_noise")
+    policy = make_policy("noisy_net=True", "model.type=q_always_noisy")
+    obs = torch.randn(4, OBS).numpy()
+    logits = [policy.act(obs)["logit"] for _ in range(2)]
+    assert not torch.equal(*logits)
 
 
 # -- the step ---------------------------------------------------------------------------------------------------------
@@ -83,29 +101,3 @@ def test_evaluations_may_act_by_a_small_epsilon_that_changes_no_other_random_num
     # half of the actions are random, and a third of those happen to be the best: 2/3 agree, +- 0.015
     assert float((runs[0][0] == best_N).float().mean()) == pytest.approx(2 / 3, abs=0.05)
     assert torch.equal(torch.get_rng_state(), state)
-
-
-@MODEL_REGISTRY.register("q_without_noise")
-class RegisteredPlain(Plain):
-    """A registered model of the user's whose arguments do not include `noise`."""
-
-    def __init__(self, obs_shape: int, action_shape: int, encoder_hidden_size_list: Sequence[int]) -> None:
-        super().__init__()
-
-
-@MODEL_REGISTRY.register("q_always_noisy")
-class RegisteredNoisy(RegisteredPlain):
-    """The same with a noisy layer."""
-
-    def __init__(self, obs_shape: int, action_shape: int, encoder_hidden_size_list: Sequence[int]) -> None:
-        super().__init__(obs_shape, action_shape, encoder_hidden_size_list)
-        self.linear = NoisyLinear(obs_shape, action_shape)  # type: ignore[assignment]
-
-
-def test_noisy_net_needs_a_registered_model_with_noisy_layers_but_no_argument_noise() -> None:
-    with pytest.raises(ConfigError, match=r"the model RegisteredPlain has none: use them .*noisy_net=False\.$"):
-        make_policy("noisy_net=True", "model.type=q_without_noise")
-    policy = make_policy("noisy_net=True", "model.type=q_always_noisy")
-    obs = torch.randn(4, OBS).numpy()
-    logits = [policy.act(obs)["logit"] for _ in range(2)]
-    assert not torch.equal(*logits)

@@ -5,6 +5,7 @@ import os
 import pickle
 import stat
 import zipfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -98,12 +99,21 @@ def test_a_mapped_state_outlives_its_file_and_does_not_write_to_it(path: str) ->
     assert state["weight"].tolist() == [0] + [7] * 63
 
 
-def test_bytes_before_an_archive_are_refused(path: str) -> None:
-    # Zip readers differ in what they make of this: one could compare the checksums of bytes that the other ignores.
+def with_bytes_before(whole: bytes) -> bytes:
+    """Zip readers differ in what they make of this: one could compare the checksums of bytes that the other ignores."""
+    return whole.replace(torch.full((64,), 7).numpy().tobytes(), bytes(512)) + whole
+
+
+def with_a_folder(whole: bytes) -> bytes:
+    """Torch would return memory as it was, without reading anything."""
+    place = whole.rindex(b"PK\x01\x02", 0, whole.rindex(b"/data/0")) + 38  # external attributes, the bit for a folder
+    return whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :]
+
+
+@pytest.mark.parametrize("change", [with_bytes_before, with_a_folder])
+def test_an_archive_that_torch_does_not_write_is_refused(path: str, change: Callable[[bytes], bytes]) -> None:
     save_checkpoint(path, small_state())
-    whole = Path(path).read_bytes()
-    damaged = whole.replace(torch.full((64,), 7).numpy().tobytes(), bytes(512))
-    Path(path).write_bytes(damaged + whole)
+    Path(path).write_bytes(change(Path(path).read_bytes()))
     with pytest.raises(CheckpointError, match=r"directory is not one that torch writes"):
         load_checkpoint(path)
 
@@ -158,34 +168,25 @@ def test_no_changed_byte_changes_what_is_read(path: str, mmap: bool) -> None:
     assert len(whole) - len(read_without) > 512 + 500  # of the tensor alone 512 bytes, and of the pickle
 
 
-def test_a_part_marked_as_a_folder_is_refused(path: str) -> None:
-    # torch would return memory as it was, without reading anything
-    save_checkpoint(path, small_state())
-    whole = bytearray(Path(path).read_bytes())
-    entry = whole.rindex(b"PK\x01\x02", 0, whole.rindex(b"/data/0"))
-    whole[entry + 38] ^= 0x10  # external attributes, the bit for a folder
-    Path(path).write_bytes(whole)
-    with pytest.raises(CheckpointError, match="directory is not one that torch writes"):
-        load_checkpoint(path)
-
-
 HEADER = {"format": FORMAT, "version": VERSION}
+FOREIGN = "not one that save_checkpoint of ding_lite wrote"
 
 
 @pytest.mark.parametrize(
-    "payload", [{"model": torch.zeros(1)}, torch.zeros(1), HEADER, {**HEADER, "state": {}, "record": 3}]
+    ("payload", "message"),
+    [
+        *((each, FOREIGN) for each in ({"model": torch.zeros(1)}, torch.zeros(1), HEADER)),
+        ({**HEADER, "state": {}, "record": 3}, FOREIGN),
+        (
+            {**HEADER, "version": 99, "state": {}, "record": {}},
+            rf"format version 99, this ding_lite reads version {VERSION}",
+        ),
+    ],
 )
-def test_a_torch_file_of_another_program_is_refused(path: str, payload: Any) -> None:
+def test_a_torch_file_of_another_program_or_version_is_refused(path: str, payload: Any, message: str) -> None:
     os.makedirs(os.path.dirname(path))
     torch.save(payload, path)
-    with pytest.raises(CheckpointError, match="not one that save_checkpoint of ding_lite wrote"):
-        load_checkpoint(path)
-
-
-def test_another_version_is_named(path: str) -> None:
-    os.makedirs(os.path.dirname(path))
-    torch.save({"format": FORMAT, "version": 99, "state": {}, "record": {}}, path)
-    with pytest.raises(CheckpointError, match=rf"format version 99, this ding_lite reads version {VERSION}"):
+    with pytest.raises(CheckpointError, match=message):
         load_checkpoint(path)
 
 

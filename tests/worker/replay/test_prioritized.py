@@ -24,6 +24,13 @@ def block(rewards: list[float]) -> dict[str, torch.Tensor]:
     }
 
 
+def filled(number: int, size: int = 20, **options: Any) -> PrioritizedReplayBuffer:
+    """Return a buffer with this number of steps; each has its probability, unless `alpha` says another one."""
+    buffer = PrioritizedReplayBuffer(size, 1, **{"alpha": 1.0, "seed": 0, **options})
+    buffer.push(block([float(step) for step in range(number)]))
+    return buffer
+
+
 def priorities(buffer: PrioritizedReplayBuffer) -> np.ndarray:
     """Return the priorities of all places in use; with alpha 1 they are as they were given."""
     return buffer.state_dict()["sampler"]["priority"].numpy()
@@ -77,8 +84,7 @@ def test_priorities_on_a_gpu_draw_the_same_samples() -> None:
 
 def test_importance_weights_by_hand() -> None:
     # alpha 1: probabilities 1/6, 2/6, 3/6 of three places; (3 P)^-0.5 is 2^0.5, 1, (2/3)^0.5
-    buffer = PrioritizedReplayBuffer(10, 1, alpha=1.0, beta=0.5, nstep=1, seed=0)
-    buffer.push(block([0.0, 1.0, 2.0, 3.0]))  # the newest has no successor yet
+    buffer = filled(4, 10, beta=0.5)  # the newest has no successor yet
     buffer.update(torch.tensor([0, 1, 2]), torch.tensor([1.0, 2.0, 3.0]))
     batch = buffer.sample(6000)
     counts = np.bincount(batch["index"].numpy(), minlength=4)
@@ -88,8 +94,7 @@ def test_importance_weights_by_hand() -> None:
 
 
 def test_beta_rises_to_one_where_all_samples_count_as_without_priorities() -> None:
-    buffer = PrioritizedReplayBuffer(10, 1, alpha=1.0, beta=0.0, anneal_step=2, seed=0)
-    buffer.push(block([0.0, 1.0, 2.0]))
+    buffer = filled(3, 10, beta=0.0, anneal_step=2)
     buffer.update(torch.tensor([0, 1]), torch.tensor([1.0, 4.0]))
     weights = [buffer.sample(200)["weight"] for _ in range(4)]
     ratios = [float(weight_B.min() / weight_B.max()) for weight_B in weights]
@@ -99,8 +104,7 @@ def test_beta_rises_to_one_where_all_samples_count_as_without_priorities() -> No
 
 @pytest.mark.parametrize("smallest", [1.0, 1e-3, 1e-9])
 def test_one_sample_does_not_set_the_size_of_all_steps(smallest: float) -> None:
-    buffer = PrioritizedReplayBuffer(200, 1, alpha=1.0, beta=1.0, seed=0)
-    buffer.push(block([float(i) for i in range(100)]))
+    buffer = filled(100, 200, beta=1.0)
     buffer.update(torch.tensor([0]), torch.tensor([smallest]))
     for batch in buffer.batches(32, 20):  # divided by the largest of the buffer, the weights would be `smallest`
         np.testing.assert_allclose(batch["weight"][batch["index"] != 0], 1.0, rtol=0.02)
@@ -109,8 +113,7 @@ def test_one_sample_does_not_set_the_size_of_all_steps(smallest: float) -> None:
 def test_large_weights_are_bounded_and_the_mean_of_all_stays() -> None:
     # Priorities 1 and 0.02 of half the places each have the mean 0.51: the weights are 0.51 and 25.5. The second is
     # drawn 0.01 / 0.51 of the times, so 10 instead of 25.5 takes (25.5 - 10) 0.01 / 0.51 = 0.304 from the mean 1.
-    buffer = PrioritizedReplayBuffer(401, 1, alpha=1.0, beta=1.0, nstep=1, seed=0)
-    buffer.push(block([float(i) for i in range(401)]))
+    buffer = filled(401, 401, beta=1.0)
     priority = torch.tensor([1.0, 0.02]).repeat(200)
     buffer.update(torch.arange(400), priority)
     batches = [buffer.sample(256) for _ in range(800)]
@@ -127,24 +130,21 @@ def test_large_weights_are_bounded_and_the_mean_of_all_stays() -> None:
 def test_samples_that_are_never_drawn_count_in_the_mean_of_the_weights() -> None:
     # Half the places have the priority 1e-6 instead of 1: one of a million draws finds one of them, with the weight
     # 500,000, and all others have the weight 0.5. With the bound 10 these others make up the whole mean, so it is 1.
-    buffer = PrioritizedReplayBuffer(401, 1, alpha=1.0, beta=1.0, nstep=1, seed=0)
-    buffer.push(block([float(i) for i in range(401)]))
+    buffer = filled(401, 401, beta=1.0)
     buffer.update(torch.arange(400), torch.tensor([1.0, 0.0]).repeat(200))
     for _ in range(3):
         np.testing.assert_allclose(buffer.sample(64)["weight"], 1.0, rtol=1e-4)
 
 
 def test_new_steps_enter_with_the_greatest_priority_seen() -> None:
-    buffer = PrioritizedReplayBuffer(20, 1, alpha=1.0, seed=0)
-    buffer.push(block([0.0, 1.0, 2.0]))
+    buffer = filled(3)
     buffer.update(torch.tensor([0]), torch.tensor([7.0]))
     buffer.push(block([3.0]))
     np.testing.assert_allclose(priorities(buffer), [7.0, 1.0, 7.0, 0.0], rtol=1e-5)
 
 
 def test_priorities_that_are_not_finite_leave_the_old_ones() -> None:
-    buffer = PrioritizedReplayBuffer(20, 1, alpha=1.0)
-    buffer.push(block([0.0, 1.0, 2.0, 3.0]))
+    buffer = filled(4)
     buffer.update(torch.tensor([0, 1, 2]), torch.tensor([2.0, 3.0, 4.0]))
     buffer.update(torch.tensor([0, 1, 2]), torch.tensor([float("nan"), 5.0, float("inf")]))
     np.testing.assert_allclose(priorities(buffer), [2.0, 5.0, 4.0, 0.0], rtol=1e-5)
@@ -189,7 +189,6 @@ def test_a_sequences_priority_leaves_with_its_first_row() -> None:
 
 
 def test_new_priorities_do_not_bring_in_places_where_no_sample_starts() -> None:
-    buffer = PrioritizedReplayBuffer(20, 1, alpha=1.0, seed=0)
-    buffer.push(block([0.0, 1.0, 2.0, 3.0]))
+    buffer = filled(4)
     buffer.update(torch.arange(4), torch.full((4,), 9.0))
     assert priorities(buffer)[3] == 0.0  # the newest row's successor is to come

@@ -74,20 +74,17 @@ def test_truncate_cuts_the_newest_row_of_the_environments_that_it_names() -> Non
     assert ring.successors(place_N).tolist() == [10.0, 5.0, 30.0]
 
 
-def test_truncate_leaves_a_trajectory_that_has_ended_as_it_is() -> None:
-    ring = Ring(4, 1)
-    ring.push(block_of([1.0], traj_flag=True) | {"final_obs": torch.tensor([7.0]), "final_index": torch.tensor([0])})
-    ring.truncate(torch.tensor([0]), torch.tensor([50.0]))  # what the next episode began with
-    ring.push(block_of([2.0]))
-    assert ring.successors(torch.tensor([0])).tolist() == [7.0]
+FINAL = {"final_obs": torch.tensor([7.0]), "final_index": torch.tensor([0])}
 
 
-def test_truncate_keeps_what_followed_a_lost_life_that_does_not_count_as_done() -> None:
+# A trajectory has ended with 7; with `learn.ignore_done`, a lost life ended it, and 50 followed in the same game.
+@pytest.mark.parametrize(("end", "successor"), [(FINAL, 7.0), ({}, 50.0)], ids=["an end", "a lost life"])
+def test_truncate_keeps_what_followed_a_trajectory_that_has_ended(end: dict[str, Any], successor: float) -> None:
     ring = Ring(4, 1)
-    ring.push(block_of([1.0], traj_flag=True))  # with `learn.ignore_done`; the game goes on
+    ring.push(block_of([1.0], traj_flag=True) | end)
     ring.truncate(torch.tensor([0]), torch.tensor([50.0]))
     ring.push(block_of([2.0]))  # the first observation of another game
-    assert ring.successors(torch.tensor([0])).tolist() == [50.0]
+    assert ring.successors(torch.tensor([0])).tolist() == [successor]
 
 
 def test_there_is_nothing_to_truncate_in_an_empty_ring() -> None:
