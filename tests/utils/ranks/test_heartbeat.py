@@ -36,10 +36,10 @@ def test_a_hang_of_the_only_process_ends_it_and_says_where(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "code",
     [
-        "time.sleep(5)",  # never called progress
-        "heartbeat('collect')\nwith waiting():\n    time.sleep(5)",
-        "heartbeat('collect')\nheartbeat('')\ntime.sleep(5)",
-        "for _ in range(50):\n    heartbeat('collect')\n    time.sleep(0.1)",
+        "time.sleep(3)",  # never called progress
+        "heartbeat('collect')\nwith waiting():\n    time.sleep(3)",
+        "heartbeat('collect')\nheartbeat('')\ntime.sleep(3)",
+        "for _ in range(30):\n    heartbeat('collect')\n    time.sleep(0.1)",
     ],
     ids=["code of the user's own", "waiting for other ranks", "the run is over", "getting on"],
 )
