@@ -89,15 +89,20 @@ def last_gradient(policy: Policy) -> Tensor:
 
 
 def make_batch(
-    size: int, seed: int = 0, weighed: bool = False, image: bool = False, dtype: torch.dtype = torch.float32
-) -> dict[str, Tensor]:
-    """Return what a replay buffer would."""
+    size: int,
+    seed: int = 0,
+    weighed: bool = False,
+    image: bool = False,
+    dtype: torch.dtype = torch.float32,
+    obs: int = OBS,
+) -> dict[str, Any]:
+    """Return what a replay buffer would, with discrete actions."""
     gen = torch.Generator().manual_seed(seed)
 
     def observation() -> Tensor:
         if image:
             return torch.randint(256, (size, *IMAGE), dtype=torch.uint8, generator=gen)
-        return torch.randn(size, OBS, generator=gen).to(dtype)
+        return torch.randn(size, obs, generator=gen).to(dtype)
 
     batch = {
         "obs": observation(),

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.policy import Policy
+from tests.policy import helpers
 from tests.policy.helpers import Formula, build_policy
 
 OBS, D = 3, 2
@@ -20,16 +21,9 @@ def make_qac(kind: str, *overrides: str, model: nn.Module | None = None) -> Any:
 
 
 def make_batch(size: int, seed: int = 0, obs: int = OBS, dim: int = D) -> dict[str, Tensor]:
-    """Return what a data set's loader would."""
-    gen = torch.Generator().manual_seed(seed)
-    return {
-        "obs": torch.randn(size, obs, generator=gen),
-        "next_obs": torch.randn(size, obs, generator=gen),
-        "action": torch.rand(size, dim, generator=gen) * 2 - 1,
-        "reward": torch.randn(size, generator=gen) * 3,
-        "done": torch.rand(size, generator=gen) < 0.3,
-        "value_gamma": torch.full((size,), 0.99),
-    }
+    """Return what a replay buffer would, with continuous actions."""
+    action = torch.rand(size, dim, generator=torch.Generator().manual_seed(seed)) * 2 - 1
+    return helpers.make_batch(size, seed, obs=obs) | {"action": action}
 
 
 def line_actor(normal: bool) -> Formula:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.config import compile_config
+from tests.policy.continuous import helpers
 from tests.policy.continuous.helpers import losses
 from tests.policy.helpers import Formula, build_policy
 
@@ -109,16 +110,9 @@ def test_the_actors_loss_by_hand_reaches_logits_and_arguments() -> None:
 
 
 def make_batch(size: int, seed: int) -> dict[str, Any]:
-    gen = torch.Generator().manual_seed(seed)
-    args = torch.rand(size, D, generator=gen) * 2 - 1
-    return {
-        "obs": torch.randn(size, OBS, generator=gen),
-        "next_obs": torch.randn(size, OBS, generator=gen),
-        "action": {"action_type": torch.randint(K, (size,), generator=gen), "action_args": args},
-        "reward": torch.randn(size, generator=gen),
-        "done": torch.rand(size, generator=gen) < 0.3,
-        "value_gamma": torch.full((size,), 0.97),
-    }
+    batch = helpers.make_batch(size, seed, OBS, D)
+    kind = torch.randint(K, (size,), generator=torch.Generator().manual_seed(seed))
+    return batch | {"action": {"action_type": kind, "action_args": batch["action"]}}
 
 
 @pytest.mark.parametrize("kind", ["pdqn", "paddpg"])
