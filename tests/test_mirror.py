@@ -22,6 +22,7 @@ def path_of(cls: type) -> str:
 # The table of algorithms names such files of policies, and tests of a policy cover its model.
 COVERED = {
     "test_public_names.py": ["lazy.py"],
+    "policy/test_calls.py": ["torch_utils/data.py"],
     "cli/test_classic.py": ["cli/running.py", "run/pipelines.py"],
     "cli/test_main.py": ["cli/parsers.py"],
     "cli/test_new.py": ["cli/configs.py", "cli/starter.py"],

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from ding_lite.torch_utils.data import Block
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker.replay.ring import Ring
 
@@ -41,7 +42,7 @@ class ActorRings(Ring):
     def places_in_use(self) -> int:
         return max((part.first + part.size * part.num_envs for part in self._parts if part.size), default=0)
 
-    def part(self, block: dict[str, Any]) -> Ring:
+    def part(self, block: Block) -> Ring:
         """Return the ring of the actor that played a rollout block."""
         return self._parts[int(block["actor"])]
 
@@ -97,7 +98,7 @@ class _ActorRing(Ring):
     def allocate(self, rows: dict[str, Any]) -> None:
         self._whole.allocate(rows)
 
-    def push(self, block: dict[str, Any]) -> None:
+    def push(self, block: Block) -> None:
         """Store a rollout block, see `Ring.push`.
 
         If the block does not continue the rows before it, because the actor was replaced, its key `cut` has the

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ding_lite.gpu.cuda_graph import CudaGraphs, capturable
 from ding_lite.gpu.reads import bound_values, freeze
+from ding_lite.torch_utils.data import Batch, Figures
 from ding_lite.torch_utils.gradient import EagerGradient, check_output, name_of
 from ding_lite.torch_utils.optimizer import Loss
 from ding_lite.utils.ranks.interrupt import blocking_signals
@@ -54,7 +55,7 @@ class GraphedGradient(EagerGradient):
     def _create(self, loss: Loss) -> Any:
         raise NotImplementedError
 
-    def _compute(self, loss_of: Loss, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor], tuple[Tensor, ...]]:
+    def _compute(self, loss_of: Loss, batch: Batch) -> tuple[Tensor, dict[str, Tensor], tuple[Tensor, ...]]:
         loss, figures = loss_of(batch)
         gradients = torch.autograd.grad(loss, self._flat.parameters, allow_unused=True, materialize_grads=True)
         return loss.detach(), figures, gradients
@@ -74,8 +75,8 @@ class CapturedGradient(GraphedGradient):
         graphs = CudaGraphs(*bound_values(loss))
         return partial(graphs.run, partial(self._write_gradient, loss))
 
-    def _write_gradient(self, loss_of: Loss, batch: dict[str, Any]) -> dict[str, Tensor]:
-        def checked(batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _write_gradient(self, loss_of: Loss, batch: Batch) -> dict[str, Tensor]:
+        def checked(batch: Batch) -> tuple[Tensor, Figures]:
             return check_output(loss_of(batch), loss_of, has_gradient=True)
 
         loss, figures, gradients = self._compute(checked, batch)
@@ -87,9 +88,7 @@ class CapturedGradient(GraphedGradient):
         """Return a function that writes the gradient too."""
         return partial(self._replay, self._find(loss_of))
 
-    def _replay(
-        self, graph: Callable[[dict[str, Any]], dict[str, Tensor]], batch: dict[str, Any]
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+    def _replay(self, graph: Callable[[dict[str, Any]], dict[str, Tensor]], batch: Batch) -> tuple[Tensor, Figures]:
         self._check.finish()  # a message about the last step describes the gradient, which is replaced now
         self._flat.check()  # a graph would go on with parameters that were replaced
         figures = graph(batch)
@@ -134,7 +133,7 @@ class CompiledGradient(GraphedGradient):
         """Return a function that computes the gradient too; it raises `ConfigError` if torch cannot compile it."""
         return partial(self._run, loss_of)
 
-    def _run(self, loss_of: Loss, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _run(self, loss_of: Loss, batch: Batch) -> tuple[Tensor, Figures]:
         graph, sizes = self._find(loss_of)
         size = next(tree_leaves(batch)).shape
         try:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import DDPCommHookType, register_ddp_comm_hook
 from torch.nn.parallel import DistributedDataParallel
 
+from ding_lite.torch_utils.data import Batch, Figures
 from ding_lite.torch_utils.gradient import EagerGradient, uses_ddp
 from ding_lite.torch_utils.optimizer import Loss
 from ding_lite.utils.ranks.collectives import await_gpu
@@ -79,7 +80,7 @@ class _LossModule(nn.Module):
         super().__init__()
         self.network = network
 
-    def forward(self, loss: Loss, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def forward(self, loss: Loss, batch: Batch) -> tuple[Tensor, Figures]:
         return loss(batch)
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from ding_lite.torch_utils.data import Figures
 from ding_lite.utils.tree import MASK
 
 Logit = TypeVar("Logit", Tensor, Any)
@@ -41,7 +42,7 @@ def obey_mask(logit: Logit, obs: Any) -> Logit:
     return logit.masked_fill(~allowed_actions(mask_XA), -torch.inf)
 
 
-def average_allowed(figures: dict[str, Tensor], obs: Any) -> dict[str, Tensor]:
+def average_allowed(figures: Figures, obs: Any) -> dict[str, Tensor]:
     """Return figures whose `q_value` is its mean if the observations have a mask: forbidden actions have -inf."""
     q_value = figures.get("q_value")
     if q_value is None or find_mask(obs) is None:

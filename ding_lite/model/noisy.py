@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 
 import torch
 from easydict import EasyDict
@@ -96,13 +96,9 @@ def draw_noise(module: nn.Module, batch_size: int) -> Noise:
     return {name: layer.draw_noise(batch_size) for name, layer in noisy_layers(module).items()}
 
 
-def given_noise(module: nn.Module, noise: Noise | None) -> AbstractContextManager[None]:
-    """Inside this block, the noisy layers of a module use `noise` from `draw_noise`; None: they draw their own."""
-    return nullcontext() if noise is None else _given_noise(module, noise)
-
-
 @contextmanager
-def _given_noise(module: nn.Module, noise: Noise) -> Iterator[None]:
+def given_noise(module: nn.Module, noise: Noise) -> Iterator[None]:
+    """Inside this block, the noisy layers of a module use `noise` from `draw_noise` instead of drawing their own."""
     layers = noisy_layers(module)
     for name, own in noise.items():
         layers[name]._noise = own

@@ -20,6 +20,7 @@ from ding_lite.model.arguments import ActionShape, ObsShape, check_choice, singl
 from ding_lite.model.gtrxl import GTrXL, State
 from ding_lite.model.masks import obey_mask
 from ding_lite.model.q_learning import DiscreteHead, DuelingHead, ValueNetwork
+from ding_lite.torch_utils.data import Batch
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_leaves, tree_map
 
@@ -225,7 +226,7 @@ def _reset(parts: tuple[Tensor, ...], start_B: Tensor) -> tuple[Tensor, ...]:
     return tuple(part.masked_fill(start_B[:, None], 0.0) for part in parts)
 
 
-def unroll(run: Callable[..., dict[str, Any]], key: str, batch: dict[str, Any]) -> tuple[dict[str, Any], Tensor]:
+def unroll(run: Callable[..., dict[str, Any]], key: str, batch: Batch) -> tuple[dict[str, Any], Tensor]:
     """Run a recurrent network over sequences, and over the observation that followed each row.
 
     Where a trajectory was truncated, the row's successor is not the next row, which starts an episode, but the true

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from ding_lite.multi_agent.model.agents import fold_agents, stand_ins
 from ding_lite.policy.base import Policy
+from ding_lite.torch_utils.data import Batch, Figures, Output
 from ding_lite.torch_utils.minibatch import next_obs, rank_sizes
 from ding_lite.torch_utils.normalizer import OBS_KEYS, active_agents
 from ding_lite.utils.registry import WRAPPER_REGISTRY, ConfigError
@@ -118,26 +119,26 @@ class AgentPolicy(Policy):
         name, modules = super().default_model()
         return MODELS.get(name, name), modules
 
-    def learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def learn(self, batch: Batch) -> Figures:
         """Take one optimizer step on a batch; the priority of a sample is the mean over its agents."""
         output = super().learn(batch)
         if "priority" in output:
             output["priority"] = self._agents.sample_means(output["priority"], batch["obs"])
         return output
 
-    def _prepare(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def _prepare(self, batch: Batch) -> Batch:
         return self._agents.fold(super()._prepare(batch))
 
-    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _forward_learn(self, batch: Batch) -> Figures:
         if self.learns_from == "replay":  # the numbers of agents in the game differ between ranks
             sizes = rank_sizes(number := len(batch["action"]))
             self.weigh(number / (sum(sizes) / len(sizes)))
         return super()._forward_learn(batch)
 
-    def _batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def _batches(self, samples: Batch) -> Iterator[Batch]:
         return super()._batches(self._agents.fold(self._to_device(samples), dim=1))
 
-    def act(self, obs: Any, explore: bool = True, **kwargs: Any) -> dict[str, Any]:
+    def act(self, obs: Any, explore: bool = True, **kwargs: Any) -> Output:
         """Return the output of `Policy.act`, `[N, M, ...]`; between calls, the memory has this form too."""
         num, memory = obs[STATE].shape[1], self._memory[explore]
         memory.update(tree_map(lambda leaf: leaf.flatten(0, 1), memory))

@@ -32,6 +32,7 @@ from ding_lite.run.experiment import Experiment, NoEnvironments, Source
 from ding_lite.run.pipelines import refuse_options
 from ding_lite.run.setup import RunSetup, policy_process, prepare_run
 from ding_lite.run.summary import describe_collecting, describe_updates
+from ding_lite.torch_utils.data import Output
 from ding_lite.torch_utils.switches import autocast
 from ding_lite.utils.ranks.collectives import alone, get_rank, get_world_size
 from ding_lite.utils.ranks.heartbeat import heartbeat, waiting
@@ -159,7 +160,7 @@ class RemoteCollector(NoEnvironments):
         self._guard.signum = self._guard.signum or signum
         return samples | {"obs": torch.cat(places)}, total
 
-    def _act(self, observer: int, features: Tensor, kwargs: dict[str, Any]) -> dict[str, Any]:
+    def _act(self, observer: int, features: Tensor, kwargs: dict[str, Any]) -> Output:
         torch.set_rng_state(self._draws[observer - 1])
         with self._encoder.does(lambda given: given):
             output = self._policy.act(features, **kwargs)
@@ -239,7 +240,7 @@ class Observer:
         found = dist_autograd.get_gradients(context)
         return [found.get(parameter, torch.zeros_like(parameter)).cpu() for parameter in self._parameters]
 
-    def _act(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+    def _act(self, obs: Any, **kwargs: Any) -> Output:
         """Send features of observations `[N, ...]` and return the agent's `action` `[N]`: one request a step."""
         self._encoder.eval()  # acting is deterministic in the observation
         with torch.inference_mode():

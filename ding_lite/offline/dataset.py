@@ -20,6 +20,7 @@ from ding_lite.envs.returned import EnvError, fit
 from ding_lite.envs.spaces import observation_forms
 from ding_lite.offline.files import PADDING, UNFINISHED, Columns, DatasetError, count_rows, flatten, open_columns
 from ding_lite.rl_utils.common import discounts, nstep_sums
+from ding_lite.torch_utils.data import Batch
 from ding_lite.utils.tree import MASK, tree_leaves, tree_map
 
 TRANSITION = ("obs", "action", "reward", "next_obs", "done")
@@ -184,7 +185,7 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
     def __getitems__(self, indices: Sequence[int] | Tensor) -> dict[str, Any]:
         return self.gather(torch.as_tensor(indices))
 
-    def gather(self, index_B: Tensor, out: dict[str, Any] | None = None) -> dict[str, Any]:
+    def gather(self, index_B: Tensor, out: dict[str, Any] | None = None) -> Batch:
         """Return the transitions `[B, ...]` of these numbers; write them to the tensors `out`, if given."""
         row_B = index_B if self._start is None else self._start[index_B]
         batch = {key: self._take(key, column, row_B, out and out[key]) for key, column in self._now.items()}
@@ -401,7 +402,7 @@ class SequenceDataset(OfflineDataset):
         self._now["timestep"] = row_R - first_R
         self._step_K = torch.arange(length)
 
-    def gather(self, index_B: Tensor, out: dict[str, Any] | None = None) -> dict[str, Any]:
+    def gather(self, index_B: Tensor, out: dict[str, Any] | None = None) -> Batch:
         assert self._start is not None
         row_B = self._start[index_B]
         row_BK, last_B1 = row_B[:, None] + self._step_K, self._last_R[row_B, None]

@@ -30,6 +30,7 @@ from ding_lite.policy import Policy
 from ding_lite.rl_utils.policy_gradient import first_episodes
 from ding_lite.run.keeper import LONG_TRAINED, load_model, trained_env_steps
 from ding_lite.run.setup import RunSetup, policy_process, prepare_run
+from ding_lite.torch_utils.data import Block, Output, Row
 from ding_lite.torch_utils.minibatch import next_obs
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.key import get_key
@@ -154,10 +155,10 @@ class Recorder:
     def begin_collect(self, envstep: int) -> dict[str, Any]:
         return self._kwargs
 
-    def act(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+    def act(self, obs: Any, **kwargs: Any) -> Output:
         return self._policy.act(obs, self._explore, **kwargs)
 
-    def to_row(self, obs: Any, output: dict[str, Any], timestep: SimpleNamespace) -> dict[str, Any]:
+    def to_row(self, obs: Any, output: Output, timestep: SimpleNamespace) -> Row:
         reward_N = timestep.info[TRUE_REWARD]
         self._policy.see_reward(reward_N, self._explore)
         flags = {"done": timestep.done, "traj_flag": timestep.traj_flag}
@@ -194,7 +195,7 @@ def _play(setup: RunSetup, player: Recorder, count: int, whole: bool) -> tuple[d
     return columns, {"transitions": transitions, "episodes": int(totals["episode"]), "return_mean": mean}
 
 
-def _to_columns(block: dict[str, Any], number: int | None) -> dict[str, Any]:
+def _to_columns(block: Block, number: int | None) -> dict[str, Any]:
     """Return the first `number` rows of a block `[T, N, ...]`, ordered by environment and then by step.
 
     If `number` is None, return the rows of the whole episodes that `first_episodes` selects.

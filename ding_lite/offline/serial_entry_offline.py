@@ -20,6 +20,7 @@ from ding_lite.run.callbacks import Callback
 from ding_lite.run.experiment import Experiment, NoEnvironments, Source
 from ding_lite.run.serial_entry import serial_pipeline
 from ding_lite.run.setup import RunSetup, policy_process, prepare_run
+from ding_lite.torch_utils.data import Batch
 from ding_lite.utils.key import get_key, show
 from ding_lite.utils.ranks.collectives import allreduce_data, get_rank, get_world_size, on_every_rank
 from ding_lite.utils.ranks.interrupt import InterruptGuard
@@ -155,7 +156,7 @@ class BatchFeed(NoEnvironments):
     def epoch(self) -> int:
         return self._loader.epoch
 
-    def batches(self, due: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+    def batches(self, due: Callable[[], bool]) -> Iterator[Batch]:
         """Yield batches until the epoch ends, `due` returns True, or the ranks have to agree whether to stop.
 
         All ranks leave the loop after the same batch. Which batch this is may depend on time, because it does not

@@ -18,6 +18,7 @@ import torch
 
 from ding_lite.offline.dataset import read_dataset
 from ding_lite.policy.common_keys import IMITATION_KEYS
+from ding_lite.torch_utils.data import Batch
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import BUFFER_REGISTRY, ConfigError
 from ding_lite.utils.schedule import Scheduled
@@ -78,7 +79,7 @@ class SQILReplayBuffer(UniformReplayBuffer):
         """Compare the data set with what the run needs, see `OfflineDataset.fit`."""
         self.expert.fit(*args, **options)
 
-    def batches(self, batch_size: int, number: int) -> Iterator[dict[str, Any]]:
+    def batches(self, batch_size: int, number: int) -> Iterator[Batch]:
         """Yield batches `[B, ...]`, of which B // 2 samples are the expert's; `index` are the places of the others.
 
         Raises:

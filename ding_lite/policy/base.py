@@ -31,6 +31,7 @@ from ding_lite.policy.schedules import Schedules
 from ding_lite.rl_utils.distribution import mode
 from ding_lite.rl_utils.exploration import epsilon_at
 from ding_lite.torch_utils import networks
+from ding_lite.torch_utils.data import Batch, Block, Figures, Output, Row
 from ding_lite.torch_utils.gradient import create_graphs, uses_ddp, uses_graphs
 from ding_lite.torch_utils.minibatch import minibatches, rank_sizes
 from ding_lite.torch_utils.normalizer import Normalizer
@@ -189,7 +190,7 @@ class Policy(Checkpointed):
 
     # What the learner calls.
 
-    def learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def learn(self, batch: Batch) -> Figures:
         """Take one optimizer step on a batch, and return figures, see `_forward_learn`; a collective call."""
         self.schedules.set_numbers()
         output = self._forward_learn(self._ready(batch))
@@ -200,11 +201,11 @@ class Policy(Checkpointed):
         self.schedules.count_iteration()
         return self.schedules.figures | output | self._figures | self._optimizers.figures()
 
-    def loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return the loss of a batch, a scalar, and detached figures, see `_loss`; nothing changes."""
         return self._loss(self._ready(batch))
 
-    def batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def batches(self, samples: Batch) -> Iterator[Batch]:
         """Yield the batches of one collect, see `_batches`; only for policies that learn from what was collected."""
         set_training(self._modules, False)
         for batch in self._batches(samples):
@@ -228,7 +229,7 @@ class Policy(Checkpointed):
         """Return the names of the figures to log, see `_monitor_vars_learn`, and of the schedules."""
         return [*self._monitor_vars_learn(), *self.schedules.figures]
 
-    def _ready(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def _ready(self, batch: Batch) -> Batch:
         """Set training mode; return the batch in the form that losses expect, with noise. Noise in the batch is kept.
 
         Batches of what was just collected are normalised already, see `to_samples`.
@@ -249,7 +250,7 @@ class Policy(Checkpointed):
             self._figures["epsilon"] = torch.tensor(kwargs["eps"])
         return kwargs
 
-    def act(self, obs: Any, explore: bool = True, **kwargs: Any) -> dict[str, Any]:
+    def act(self, obs: Any, explore: bool = True, **kwargs: Any) -> Output:
         """Return a dict with `action` `[N]`, `[N, D]` or a dict of these, and whatever else the policy stores.
 
         Args:
@@ -268,11 +269,11 @@ class Policy(Checkpointed):
         """Return observations in the form that `_forward_collect` and `_forward_eval` expect."""
         return self.normalizer.normalize_obs(obs) if self.normalizer.active else obs
 
-    def to_row(self, obs: Any, output: dict[str, Any], timestep: SimpleNamespace) -> dict[str, Any]:
+    def to_row(self, obs: Any, output: Output, timestep: SimpleNamespace) -> Row:
         """Return what the rollout block stores for one step, see `_process_transition`."""
         return self._process_transition(obs, output, timestep)
 
-    def to_samples(self, block: dict[str, Any]) -> dict[str, Any]:
+    def to_samples(self, block: Block) -> Batch:
         """Turn a rollout block `[T, N, ...]` into samples, and update the normaliser; a collective call.
 
         Samples that are learned from immediately are normalised here, as they were when the policy acted. Those of
@@ -319,21 +320,21 @@ class Policy(Checkpointed):
         """Create what learning needs besides the model: optimizers, target networks. By default: one optimizer."""
         self._optimizer = self._add_optimizer("model", self._model)
 
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return the loss of a batch, a scalar, and detached tensors whose means may be logged.
 
         It must depend only on the networks and the batch, and change neither.
         """
         raise NotImplementedError
 
-    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def _draw_noise(self, batch: Batch) -> dict[str, Any]:
         """Return all random numbers that the losses of a batch need, by name; empty if they need none.
 
         The losses find them in `batch["noise"]`, so they are functions of their batch.
         """
         return {}
 
-    def _prepare(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def _prepare(self, batch: Batch) -> Batch:
         """Return a batch of replay or of a data set in the form that losses expect.
 
         With `unit_actions`, continuous actions are `[B, D]` between -1 and 1. `done` is false everywhere if
@@ -350,7 +351,7 @@ class Policy(Checkpointed):
             batch.pop("weight", None)
         return batch
 
-    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _forward_learn(self, batch: Batch) -> Figures:
         """Take one optimizer step on a batch, with `noise` from `_draw_noise`.
 
         Returns:
@@ -360,7 +361,7 @@ class Policy(Checkpointed):
         self._update_targets()
         return output
 
-    def _batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def _batches(self, samples: Batch) -> Iterator[Batch]:
         """Yield the batches of one collect; by default, one pass over the samples in random order.
 
         `_forward_learn` is called with each batch before the next batch is requested. All ranks take the same number
@@ -430,7 +431,8 @@ class Policy(Checkpointed):
             kwargs["prev_state"] = before
         graphs = self._graphs if torch.is_inference_mode_enabled() else None
         forward = network if graphs is None else graphs.replayed(network)
-        with autocast(self.precision, self._device), given_noise(network, layer_noise):
+        noise = nullcontext() if layer_noise is None else given_noise(network, layer_noise)
+        with autocast(self.precision, self._device), noise:
             output = forward(obs, **kwargs)
         if self.precision != "float32":
             output = tree_map(Tensor.float, output)
@@ -450,7 +452,7 @@ class Policy(Checkpointed):
     def _init_collect(self) -> None:
         """Create what collecting needs in addition to the model, such as the schedule of epsilon."""
 
-    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Tensor]:
+    def _forward_collect(self, obs: Any, **kwargs: Any) -> Output:
         """Choose actions for observations `[N, ...]`, with exploration; by default, those of an evaluation.
 
         Args:
@@ -467,9 +469,7 @@ class Policy(Checkpointed):
         eps = self._cfg.other.get("eps")
         return {"eps": epsilon_at(envstep, eps.start, eps.end, eps.decay, eps.type)} if eps else {}
 
-    def _process_transition(
-        self, obs: Any, policy_output: dict[str, Tensor], timestep: SimpleNamespace
-    ) -> dict[str, Any]:
+    def _process_transition(self, obs: Any, policy_output: Output, timestep: SimpleNamespace) -> Row:
         """Return a row of the rollout block: arrays or tensors `[N, ...]` by column, including `stored_outputs`.
 
         Args:
@@ -487,7 +487,7 @@ class Policy(Checkpointed):
             **{key: policy_output[key] for key in self.stored_outputs if key in policy_output},
         }
 
-    def _get_train_sample(self, block: dict[str, Any]) -> dict[str, Any]:
+    def _get_train_sample(self, block: Block) -> Batch:
         """Turn a rollout block `[T, N, ...]` into samples. By default, the block is returned unchanged, for replay."""
         return block
 
@@ -500,7 +500,7 @@ class Policy(Checkpointed):
         """Create what evaluation needs in addition to the model."""
 
     @torch.inference_mode()
-    def _forward_eval(self, obs: Any) -> dict[str, Any]:
+    def _forward_eval(self, obs: Any) -> Output:
         """Return a dict with the best actions, `action` `[N]` or `[N, D]`, for observations `[N, ...]`.
 
         By default, it is the model's `action`, or the most likely one by its `logit`.

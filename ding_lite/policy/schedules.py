@@ -7,8 +7,8 @@ from functools import partial
 
 import torch
 from easydict import EasyDict
-from torch import Tensor
 
+from ding_lite.torch_utils.data import Figures
 from ding_lite.utils.key import SECTIONS, ConfigDict, get_key, set_key
 from ding_lite.utils.schedule import Scheduled, find_schedules
 
@@ -36,7 +36,7 @@ class Schedules:
     def __init__(self, cfg: EasyDict, policy_cls: type, device: torch.device) -> None:
         self._schedules = find_schedules(cfg, policy_cls)
         self._counts = {"env_step": 0, "iteration": 0, "collect": -1}  # -1: no collect has begun
-        self.figures: dict[str, Tensor] = {}
+        self.figures: Figures = {}
         self._places: dict[str, tuple[EasyDict, str]] = {}  # the section of the config and the key of each schedule
         self._read_counts = {schedule.by for schedule in self._schedules.values()}
         self._set_at: list[int] = []  # values of these counts when the numbers were last set

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ding_lite.model.recurrent import unroll
 from ding_lite.policy.base import Policy
+from ding_lite.torch_utils.data import Batch, Block
 from ding_lite.torch_utils.minibatch import minibatches
 from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.key import Key
@@ -67,7 +68,7 @@ class RecurrentPolicy(Policy):
     stored_outputs = ("prev_state",)
     remembers = True
 
-    def _unroll(self, network: nn.Module, batch: dict[str, Any], key: str = "logit") -> tuple[Tensor, Tensor]:
+    def _unroll(self, network: nn.Module, batch: Batch, key: str = "logit") -> tuple[Tensor, Tensor]:
         """Return an output for the rows after burn-in, and for their successors, both `[T - burnin_step, B, ...]`."""
         run, burnin = partial(self._run, network), self._cfg.burnin_step
         obs, start, state = batch["obs"], batch["episode_start"], self._to_device(batch["prev_state"])
@@ -98,7 +99,7 @@ def check_core(policy: EasyDict, recurrent: bool) -> None:
         )
 
 
-def learned_rows(batch: dict[str, Any], cfg: EasyDict) -> dict[str, Tensor]:
+def learned_rows(batch: Batch, cfg: EasyDict) -> dict[str, Tensor]:
     """Return what a loss reads of the rows after burn-in, `[U, B, ...]`: `action`, and what a target needs.
 
     That is what `bootstrapped` takes, and `last_step`, the row in which the n steps end, counted from the first row
@@ -109,7 +110,7 @@ def learned_rows(batch: dict[str, Any], cfg: EasyDict) -> dict[str, Tensor]:
     return rows | {"last_step": batch["last_step"][learned] - cfg.burnin_step}
 
 
-def after_burnin(batch: dict[str, Any], burnin: int) -> dict[str, Any]:
+def after_burnin(batch: Batch, burnin: int) -> dict[str, Any]:
     """Return the observations of sequences, and what says where episodes start and end, without the burn-in steps."""
     start = batch["episode_start"]
     rest = {"obs": tree_map(lambda leaf: leaf[burnin:], batch["obs"]), "last_obs": batch["last_obs"]}
@@ -124,12 +125,10 @@ def after_burnin(batch: dict[str, Any], burnin: int) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def sequence_values(
-    policy: Policy, block: dict[str, Any], units: RunningMeanStd, recompute: bool
-) -> tuple[Tensor, Tensor]:
+def sequence_values(policy: Policy, block: Block, units: RunningMeanStd, recompute: bool) -> tuple[Tensor, Tensor]:
     """Return V(s_t) and V(s_{t+1}), both `[T, N]`, see `estimate_values`."""
     keys = [key for key in ("obs", "last_obs", "final_obs", "final_index") if key in block]
-    batch: dict[str, Any] = {key: block[key] for key in keys}
+    batch: Batch = {key: block[key] for key in keys}
     batch["episode_start"] = block["episode_step"] == 0
     batch["prev_state"] = tree_map(lambda leaf: leaf[0], block["prev_state"])
     output, next_value_TN = unroll(partial(policy._run, policy.model, mode="compute_critic"), "value", batch)
@@ -147,7 +146,7 @@ def by_environment(rows: dict[str, Any]) -> dict[str, Any]:
     return tree_map(lambda leaf: leaf.transpose(0, 1), others) | first
 
 
-def sequence_minibatches(samples_N: dict[str, Any], batch_size: int, sizes: list[int]) -> list[dict[str, Any]]:
+def sequence_minibatches(samples_N: Batch, batch_size: int, sizes: list[int]) -> list[Batch]:
     """Return minibatches of whole sequences, of what `by_environment` returned and N of every rank.
 
     They have about `batch_size` env steps per rank; `obs` is `[T, B, ...]`, `prev_state` `[B, ...]` and
@@ -163,7 +162,7 @@ def sequence_minibatches(samples_N: dict[str, Any], batch_size: int, sizes: list
     return batches
 
 
-def evaluate_sequences(policy: Policy, batch: dict[str, Any]) -> dict[str, Any]:
+def evaluate_sequences(policy: Policy, batch: Batch) -> dict[str, Any]:
     """Return `logit` and `value`, `[T B, ...]`, of a minibatch of `sequence_minibatches`."""
     states = {key: batch[key] for key in ("prev_state", "episode_start")}
     output = policy._run(policy.model, batch["obs"], mode="compute_actor_critic", **states)

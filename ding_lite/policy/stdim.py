@@ -36,6 +36,7 @@ from ding_lite.policy.common_keys import (
 from ding_lite.policy.policy_gradient.ppo import PPO_EPOCH_KEYS, PPO_KEYS, PPOPolicy
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.contrastive import info_nce
+from ding_lite.torch_utils.data import Batch, Block, Figures
 from ding_lite.torch_utils.minibatch import next_obs, samples_of_others
 from ding_lite.utils.key import Key
 from ding_lite.utils.ranks.collectives import get_world_size
@@ -66,19 +67,19 @@ class STDIMPolicy(Policy):
         model.aux_model = PairEmbedding(size, cfg.aux_model.encode_shape, cfg.aux_model.heads)
         return model
 
-    def _ready(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def _ready(self, batch: Batch) -> Batch:
         batch = super()._ready(batch)
         if get_world_size() == 1:
             return batch
         with torch.no_grad():
             return batch | {"others": samples_of_others(self._encode(batch))}
 
-    def _encode(self, batch: dict[str, Any]) -> Tensor:
+    def _encode(self, batch: Batch) -> Tensor:
         """Return the features of `obs` and of `next_obs` `[B, 2, F]`."""
         model: Any = self._model
         return torch.stack([self._run(model.encoder, batch[key]) for key in ("obs", "next_obs")], 1)
 
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return the sum of both losses, and the figures. With several ranks, the batch has `others` `[C, 2, F]`.
 
         Every rank embeds the joined batch, so f and g get the same gradient on all of them, and the mean over ranks is
@@ -115,6 +116,6 @@ class PPOSTDIMPolicy(STDIMPolicy, PPOPolicy):
     recurrent = False
     logged_figures = (*PPOPolicy.logged_figures, "aux_loss")
 
-    def _targets(self, block: dict[str, Any], epoch: int) -> dict[str, Any]:
+    def _targets(self, block: Block, epoch: int) -> dict[str, Any]:
         follows = self._arrange({"next_obs": next_obs(block)}) if epoch == 0 else {}
         return super()._targets(block, epoch) | follows

@@ -16,6 +16,7 @@ from easydict import EasyDict
 from gymnasium import Space
 from torch import Tensor, nn
 
+from ding_lite.torch_utils.data import Block
 from ding_lite.torch_utils.networks import (
     average_buffers,
     drifting_buffers,
@@ -80,7 +81,7 @@ class RewardModel:
         cfg = ConfigDict({**self._policy_cfg, "learn": {**self._policy_cfg.learn, **self._cfg}})
         return self._optimizers.add(name, OptimizerStep(network, cfg, *args, **options))
 
-    def train(self, block: dict[str, Any]) -> dict[str, Tensor]:
+    def train(self, block: Block) -> dict[str, Tensor]:
         """Learn from a rollout block, if it learns; return figures whose means are logged, the same names on all ranks.
 
         All ranks must take the same number of optimizer steps. If whole episodes are collected, T differs between
@@ -88,11 +89,11 @@ class RewardModel:
         """
         return {}
 
-    def relabel(self, block: dict[str, Any]) -> dict[str, Any]:
+    def relabel(self, block: Block) -> dict[str, Any]:
         """Return a copy of the block with a new `reward` `[T, N]`; the given block must not be changed."""
         raise NotImplementedError
 
-    def process(self, block: dict[str, Any]) -> dict[str, Any]:
+    def process(self, block: Block) -> dict[str, Any]:
         """Train on a rollout block, then return it with new rewards. It is called after every collect.
 
         Raises:

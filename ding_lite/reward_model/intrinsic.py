@@ -23,6 +23,7 @@ from torch.nn import functional as F  # noqa: N812 (its usual name)
 
 from ding_lite.model.encoders import create_encoder
 from ding_lite.reward_model.base import RewardModel
+from ding_lite.torch_utils.data import Batch, Block, Figures
 from ding_lite.torch_utils.minibatch import next_obs
 from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils.key import Key
@@ -57,7 +58,7 @@ class IntrinsicRewardModel(RewardModel):
         encoder = create_encoder(_shape_of(self._observation_space), self._cfg.hidden_size_list)
         return nn.Sequential(encoder, nn.Linear(size, size)).to(self._device)
 
-    def _data(self, block: dict[str, Any]) -> dict[str, Any]:
+    def _data(self, block: Block) -> dict[str, Any]:
         """Return what losses and bonuses need of a rollout block, `[T N, ...]`."""
         raise NotImplementedError
 
@@ -65,11 +66,11 @@ class IntrinsicRewardModel(RewardModel):
         """Return the bonus of each sample, `[B]`."""
         raise NotImplementedError
 
-    def _learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _learn(self, batch: Batch) -> dict[str, Tensor]:
         """Take an optimizer step on a batch `[B, ...]`, and return its figures."""
         raise NotImplementedError
 
-    def train(self, block: dict[str, Any]) -> dict[str, Tensor]:
+    def train(self, block: Block) -> dict[str, Tensor]:
         data, stats = self._data(block), self._scale.returns
         assert stats is not None
         # The count makes the batches of a resumed run those of one that was never stopped.
@@ -78,13 +79,13 @@ class IntrinsicRewardModel(RewardModel):
         with torch.no_grad():
             bonus = {"reward": self._bonus(data).view(block["reward"].shape)}
             self._scale.update(bonus | {key: block[key] for key in ("episode_step", "actor") if key in block})
-        figures: dict[str, Tensor] = {"bonus_return_std": stats.std}
+        figures: Figures = {"bonus_return_std": stats.std}
         for _ in range(self._cfg.update_per_collect):
             index_B = torch.randint(number, (self._cfg.batch_size,), generator=generator).to(self._device)
             figures |= self._learn(tree_map(lambda leaf: leaf[index_B], data))  # noqa: B023 (called at once)
         return figures
 
-    def relabel(self, block: dict[str, Any]) -> dict[str, Any]:
+    def relabel(self, block: Block) -> dict[str, Any]:
         cfg, reward_TN = self._cfg, block["reward"]
         bonus = self._scale.normalize({"reward": self._bonus(self._data(block))})["reward"]
         bonus_TN = bonus.view(reward_TN.shape).to(reward_TN)
@@ -129,11 +130,11 @@ class RndRewardModel(IntrinsicRewardModel):
         self._predictor = self._create_encoder()
         self._optimizer = self._add_optimizer("predictor", self._predictor)
 
-    def train(self, block: dict[str, Any]) -> dict[str, Tensor]:
+    def train(self, block: Block) -> dict[str, Tensor]:
         self._normalizer.update({"obs": self._to_device(next_obs(block))})
         return super().train(block)
 
-    def _data(self, block: dict[str, Any]) -> dict[str, Any]:
+    def _data(self, block: Block) -> dict[str, Any]:
         cfg = self._cfg
 
         def clamp(leaf: Tensor) -> Tensor:
@@ -148,10 +149,10 @@ class RndRewardModel(IntrinsicRewardModel):
         error_BF = self._predictor(data["obs"]) - self._target(data["obs"])
         return error_BF.square().mean(-1)
 
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         return self._bonus(batch).mean(), {}
 
-    def _learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _learn(self, batch: Batch) -> dict[str, Tensor]:
         return {"loss": self._optimizer.step(self._loss, batch)["predictor_loss"]}
 
 
@@ -190,7 +191,7 @@ class IcmRewardModel(IntrinsicRewardModel):
         ).to(self._device)
         self._optimizer = self._add_optimizer("icm", self._networks)
 
-    def _data(self, block: dict[str, Any]) -> dict[str, Any]:
+    def _data(self, block: Block) -> dict[str, Any]:
         data = {"obs": block["obs"], "next_obs": next_obs(block), "action": block["action"]}
         return tree_map(lambda leaf: leaf.flatten(0, 1), self._to_device(data))
 
@@ -207,12 +208,12 @@ class IcmRewardModel(IntrinsicRewardModel):
     def _bonus(self, data: dict[str, Any]) -> Tensor:
         return self._errors(data)[0]
 
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         forward_B, inverse = self._errors(batch)
         figures = {"forward_loss": forward_B.mean().detach(), "inverse_loss": inverse.detach()}
         return forward_B.mean() + self._cfg.reverse_scale * inverse, figures
 
-    def _learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _learn(self, batch: Batch) -> dict[str, Tensor]:
         figures = self._optimizer.step(self._loss, batch)
         return {key: figures[key] for key in ("forward_loss", "inverse_loss")}
 

@@ -20,6 +20,7 @@ from ding_lite.run.keeper import RunKeeper
 from ding_lite.run.setup import RunSetup
 from ding_lite.run.summary import describe_collecting
 from ding_lite.torch_utils import NonFiniteError
+from ding_lite.torch_utils.data import Batch, Block
 from ding_lite.utils.ranks.collectives import all_gather_object, allreduce_data, get_rank, get_world_size
 from ding_lite.utils.ranks.heartbeat import cleaning_up, stop_requested
 from ding_lite.utils.ranks.interrupt import InterruptGuard
@@ -246,7 +247,7 @@ class Experiment:
         self.stop_reason = "stop_value" if stop_flag else self.stop_reason or self._stopped_early()
         return bool(self.stop_reason)
 
-    def collect(self) -> dict[str, Any]:
+    def collect(self) -> Batch:
         """Collect once with the current policy; return this rank's samples, see `Policy.to_samples`."""
         block, figures = self.collector.collect()
         samples, self._collected = self._to_samples(block), int(figures["env_step"])
@@ -255,13 +256,13 @@ class Experiment:
             callback.after_collect(self, figures)
         return samples
 
-    def _to_samples(self, block: dict[str, Any]) -> dict[str, Any]:
+    def _to_samples(self, block: Block) -> dict[str, Any]:
         """Turn what the collector returned into samples, with the rewards of the reward model if there is one."""
         if self._reward_model is not None:
             block = self._reward_model.process(block)
         return self.policy.to_samples(block) if self._source.plays else block
 
-    def sample(self, replay: ReplayBuffer) -> Iterable[dict[str, Any]]:
+    def sample(self, replay: ReplayBuffer) -> Iterable[Batch]:
         """Return the batches to learn from after a collect, see `updates_after`.
 
         There are none until the replay buffer of every rank holds at least `policy.learn.batch_size` samples.
@@ -275,7 +276,7 @@ class Experiment:
         return replay.batches(learn.batch_size, updates_after(learn, self._collected)) if self._enough else ()
 
     def learn(
-        self, batches: Iterable[dict[str, Any]], update: Callable[[torch.Tensor, torch.Tensor], None] | None = None
+        self, batches: Iterable[Batch], update: Callable[[torch.Tensor, torch.Tensor], None] | None = None
     ) -> None:
         """Take one learner iteration on each batch, and save a checkpoint if one is due.
 
@@ -296,7 +297,7 @@ class Experiment:
         every = self._setup.cfg.policy.learn.learner.hook.save_ckpt_after_iter
         return self.learner.train_iter - max(self._keeper.saved_iter, 0) >= every
 
-    def batches(self) -> Iterable[dict[str, Any]]:
+    def batches(self) -> Iterable[Batch]:
         """Return the next batches of this rank from a data set, for runs that learn offline.
 
         They end if an evaluation or a checkpoint is due, or a limit is reached. There are none at the end of an epoch.

@@ -14,6 +14,7 @@ import torch
 from easydict import EasyDict
 from torch import Tensor, nn
 
+from ding_lite.torch_utils.data import Figures
 from ding_lite.torch_utils.nonfinite import StepCheck
 from ding_lite.torch_utils.optimizer import Loss
 from ding_lite.utils.ranks.collectives import get_world_size
@@ -97,7 +98,7 @@ def _load(module: str, name: str) -> Any:
     return getattr(importlib.import_module(f"ding_lite.gpu.{module}"), name)
 
 
-def check_output(output: Any, loss: Any, has_gradient: bool) -> tuple[Tensor, dict[str, Tensor]]:
+def check_output(output: Any, loss: Any, has_gradient: bool) -> tuple[Tensor, Figures]:
     """Return what a loss returned, or raise `UserError` if it is not a scalar and a dict, or lacks a gradient."""
     pair = output if isinstance(output, tuple) else (output,)
     if len(pair) == 2 and isinstance(pair[0], Tensor) and pair[0].ndim == 0 and isinstance(pair[1], dict):

@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from ding_lite.torch_utils.data import Batch, Block
 from ding_lite.torch_utils.running_stat import joined_moments
 from ding_lite.utils.ranks.collectives import all_gather_tensor, allreduce_data, get_rank
 from ding_lite.utils.tree import tree_leaves, tree_map
 
 
-def next_obs(block: dict[str, Any]) -> Any:
+def next_obs(block: Block) -> Any:
     """Return the observation that follows each step of a rollout block, `[T, N, ...]`, or a dict of these.
 
     It is the next row of `obs`; after the last row it is `last_obs`, and where an episode ended `final_obs`.
@@ -47,7 +48,7 @@ def samples_of_others(own: Tensor) -> Tensor:
     return torch.cat(parts)
 
 
-def minibatches(samples: dict[str, Any], batch_size: int, sizes: list[int]) -> list[dict[str, Any]]:
+def minibatches(samples: Batch, batch_size: int, sizes: list[int]) -> list[Batch]:
     """Shuffle this rank's samples and cut them into nearly equal parts, the same number on every rank.
 
     K = round(mean of sizes / batch_size), but at least 1 and at most the size of the smallest rank (which may be 0). If

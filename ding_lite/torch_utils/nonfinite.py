@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ding_lite.torch_utils.data import Batch, Figures
 from ding_lite.utils.checkpoint.file import CheckpointError, save_checkpoint
 from ding_lite.utils.ranks.collectives import all_gather_object, get_rank, get_world_size
 from ding_lite.utils.ranks.flat_parameters import FlatParameters
@@ -23,7 +24,7 @@ ADVICE = "Examine that batch, or set policy.learn.on_nonfinite='skip' to skip su
 class NonFiniteError(UserError):
     """A loss or gradient is NaN or infinite; raised on every rank with the same message."""
 
-    def __init__(self, detail: str, batch: dict[str, Any], concerned: bool, lag: int) -> None:
+    def __init__(self, detail: str, batch: Batch, concerned: bool, lag: int) -> None:
         super().__init__(detail)
         self.detail = detail  # what is not finite, and on which rank
         self.batch, self.concerned = batch, concerned  # this rank's batch, copied, and whether it may be the cause
@@ -46,9 +47,7 @@ class NonFiniteError(UserError):
         return f"{where}{self.detail}.{self._saved} {ADVICE}"
 
 
-def diagnose(
-    module: nn.Module, batch: dict[str, Any], figures: dict[str, Tensor], loss: float, lag: int
-) -> NonFiniteError:
+def diagnose(module: nn.Module, batch: Batch, figures: Figures, loss: float, lag: int) -> NonFiniteError:
     """Return the error to raise, with the same message on every rank; a collective call."""
     text = ""
     if not math.isfinite(loss):
@@ -88,8 +87,8 @@ def describe(data: dict[str, Any]) -> list[str]:
 class _Step(NamedTuple):
     """The data of a step, for an error message. On a GPU, the loss is not read before there is one."""
 
-    batch: dict[str, Any]
-    figures: dict[str, Tensor]
+    batch: Batch
+    figures: Figures
     loss: Tensor | float
 
 
@@ -122,7 +121,7 @@ class StepCheck:
         self._event: torch.cuda.Event | None = None  # the verdict on the pending step has arrived
         self._verdict: Tensor | None = None  # verdict on the pending step (1: skipped), in memory that a GPU can write
 
-    def begin(self, batch: dict[str, Any], figures: dict[str, Tensor], loss: Tensor) -> None:
+    def begin(self, batch: Batch, figures: Figures, loss: Tensor) -> None:
         """Begin a step, whose batch, figures and loss an error message would name.
 
         A result of the previous step that is not known yet is read now: its gradient must not have been zeroed.

@@ -18,6 +18,7 @@ from gymnasium.spaces import Box, Dict
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (its usual name)
 
+from ding_lite.torch_utils.data import Batch, Block
 from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.ranks.collectives import alone
 from ding_lite.utils.tree import GLOBAL, MASK, STATE
@@ -105,21 +106,21 @@ class Normalizer(nn.Module):
         normal = (features - self.obs.mean[place]) / self.obs.std[place]
         return normal.clamp(-CLIP, CLIP).float().view(x.shape)
 
-    def normalize(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def normalize(self, batch: Batch) -> dict[str, Any]:
         """Return a batch or a block with normalised observations and rewards; the given one is not changed."""
         return self._with_rewards(self._with_obs(batch))
 
-    def _with_obs(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def _with_obs(self, batch: Batch) -> dict[str, Any]:
         return batch | {key: self.normalize_obs(batch[key]) for key in OBS_KEYS if key in batch}
 
-    def _with_rewards(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def _with_rewards(self, batch: Batch) -> dict[str, Any]:
         if self.returns is None or "reward" not in batch:
             return batch
         reward = batch["reward"]
         normal = (reward / self.returns.std.to(reward.device)).to(reward.dtype)
         return batch | {"reward": normal.clamp(-self._reward_clip, self._reward_clip)}
 
-    def observe(self, block: dict[str, Any]) -> dict[str, Any]:
+    def observe(self, block: Block) -> dict[str, Any]:
         """Update the statistics with a rollout block, and return it normalised; a collective call.
 
         Observations are normalised by the statistics with which the policy acted; rewards by the new ones, so that
@@ -129,7 +130,7 @@ class Normalizer(nn.Module):
         self.update(block)
         return self._with_rewards(acted)
 
-    def update(self, block: dict[str, Any]) -> None:
+    def update(self, block: Block) -> None:
         """Add the env steps of a rollout block of each rank; a collective call.
 
         Args:
@@ -171,7 +172,7 @@ class Normalizer(nn.Module):
             columns.append(part.repeat_interleave(size // part.shape[1], dim=1))
         return torch.cat(columns, dim=1)
 
-    def _discounted_returns(self, block: dict[str, Any]) -> Tensor:
+    def _discounted_returns(self, block: Block) -> Tensor:
         """Return R after each step, `[T, N]` float64, and remember the last row."""
         reward_TN, continues_TN = block["reward"].cpu().double(), block["episode_step"].cpu() != 0
         first, number = int(block.get("actor", 0)) * reward_TN.shape[1], reward_TN.shape[1]

@@ -14,11 +14,12 @@ import torch
 from easydict import EasyDict
 from torch import Tensor, nn
 
+from ding_lite.torch_utils.data import Figures
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.schedule import Scheduled
 
-Loss = Callable[[dict[str, Any]], tuple[Tensor, dict[str, Tensor]]]  # (batch) -> (loss, detached figures)
+Loss = Callable[[dict[str, Any]], tuple[Tensor, Figures]]  # (batch) -> (loss, detached figures)
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
     "adamw": torch.optim.AdamW,

@@ -8,6 +8,7 @@ import torch
 from easydict import EasyDict
 from torch import Tensor, nn
 
+from ding_lite.torch_utils.data import Batch
 from ding_lite.torch_utils.gradient import check_output, create_gradient, uses_ddp
 from ding_lite.torch_utils.nonfinite import StepCheck
 from ding_lite.torch_utils.optimizer import Loss, Trained, create_optimizer, load_moments
@@ -74,7 +75,7 @@ class OptimizerStep:
         self._known_rates: dict[str, float] = {}
         self._rates: dict[str, Tensor] = {}
 
-    def step(self, loss_of: Loss, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def step(self, loss_of: Loss, batch: Batch) -> dict[str, Tensor]:
         """Take one step on a batch.
 
         If the loss or the gradient of any rank is not finite, no rank changes its parameters, see `StepCheck`.

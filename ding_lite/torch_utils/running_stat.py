@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ding_lite.torch_utils.data import Figures
 from ding_lite.utils.ranks.collectives import all_gather_tensor, allreduce_data
 
 MOST_RECENT = 256  # updates whose figures are kept as tensors before they are read
@@ -103,7 +104,7 @@ class RunningMeans:
         self._sums: dict[str, list[float]] = {}
         self._waiting = 0
 
-    def add(self, figures: dict[str, Tensor], names: list[str]) -> None:
+    def add(self, figures: Figures, names: list[str]) -> None:
         """Add the named figures of one update; a tensor with several elements counts as its mean."""
         for name in names:
             value = figures.get(name)

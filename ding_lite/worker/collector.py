@@ -18,6 +18,7 @@ from gymnasium.vector.utils import create_empty_array
 
 from ding_lite.envs.actions import random_actions
 from ding_lite.envs.restorable import RestorableVectorEnv
+from ding_lite.torch_utils.data import Output, Row
 from ding_lite.utils.checkpoint.file import CheckpointError, storable, to_arrays, to_tensors
 from ding_lite.utils.ranks.collectives import allreduce_data
 from ding_lite.utils.ranks.heartbeat import heartbeat
@@ -30,10 +31,10 @@ class Player(Protocol):
     def begin_collect(self, envstep: int) -> dict[str, Any]:
         """Begin a collect after `envstep` env steps of all ranks; return the keyword arguments of `act` in it."""
 
-    def act(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+    def act(self, obs: Any, **kwargs: Any) -> Output:
         """Return a dict with `action` `[N, ...]`, and whatever else is stored, for observations `[N, ...]`."""
 
-    def to_row(self, obs: Any, output: dict[str, Any], timestep: SimpleNamespace) -> dict[str, Any]:
+    def to_row(self, obs: Any, output: Output, timestep: SimpleNamespace) -> Row:
         """Return the row `[N, ...]` of the rollout block for one step."""
 
     def reset(self, env_id: np.ndarray | None = None) -> None:
@@ -253,7 +254,7 @@ class RolloutRows:
         _write(rows, t, obs)
         return tree_map(lambda column: column[t], rows)
 
-    def write(self, t: int, row: dict[str, Any]) -> None:
+    def write(self, t: int, row: Row) -> None:
         """Copy a nested dict of arrays or tensors `[N, ...]` into row `t`; a new key gets a new column."""
         for key, value in row.items():
             if key not in self._columns:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from easydict import EasyDict
 from torch import Tensor, nn
 
+from ding_lite.torch_utils.data import Batch, Output
 from ding_lite.torch_utils.networks import check_ranks
 from ding_lite.torch_utils.nonfinite import NonFiniteError
 from ding_lite.torch_utils.running_stat import RunningMeans
@@ -49,7 +50,7 @@ class Learner:
         self._means = RunningMeans()
         self.train_iter = 0
 
-    def train(self, batches: Iterable[dict[str, Any]], update: Callable[[Tensor, Tensor], None] | None = None) -> None:
+    def train(self, batches: Iterable[Batch], update: Callable[[Tensor, Tensor], None] | None = None) -> None:
         """Take one learner iteration on each batch.
 
         Args:
@@ -75,7 +76,7 @@ class Learner:
             error.iteration = self.train_iter + 1 - error.lag
             raise
 
-    def _record(self, output: dict[str, Any]) -> None:
+    def _record(self, output: Output) -> None:
         self._means.add(output, self._names)
         if self.train_iter % self._log_freq == 0:
             self._on_log(self._means.take(self._names))

@@ -33,6 +33,7 @@ from ding_lite.policy.sequences import by_environment, sequence_minibatches
 from ding_lite.rl_utils.common import pick, weighted_mean
 from ding_lite.rl_utils.distribution import log_prob_entropy, sample
 from ding_lite.rl_utils.policy_gradient import generalized_lambda_returns
+from ding_lite.torch_utils.data import Batch, Figures, Output
 from ding_lite.torch_utils.minibatch import rank_sizes
 from ding_lite.torch_utils.normalizer import active_agents
 from ding_lite.utils.key import Key
@@ -78,7 +79,7 @@ class COMAPolicy(Policy):
         super()._init_learn()
         self._target_model = self._add_target("model")
 
-    def _batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def _batches(self, samples: Batch) -> Iterator[Batch]:
         block = self._to_device(samples)
         active_TNM = active_agents(block["obs"])
         if active_TNM is not None:  # the action of an agent out of the game is the one that its mask allows
@@ -89,7 +90,7 @@ class COMAPolicy(Policy):
         for _ in range(self._cfg.learn.epoch_per_collect):
             yield from sequence_minibatches(samples_N, self._cfg.learn.batch_size, sizes)
 
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return the loss and detached figures of a minibatch of `sequence_minibatches`."""
         learn, rows = self._cfg.learn, batch["episode_start"].shape
         names = ("action", "reward", "done", "traj_flag")
@@ -128,6 +129,6 @@ class COMAPolicy(Policy):
         return loss, {key: value.detach() for key, value in figures.items()}
 
     @torch.inference_mode()
-    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+    def _forward_collect(self, obs: Any, **kwargs: Any) -> Output:
         output = self._run(self._model, obs, explore=True, mode=self.actor_mode)
         return output | {"action": sample(output["logit"])}

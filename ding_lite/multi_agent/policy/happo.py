@@ -35,6 +35,7 @@ from ding_lite.policy.policy_gradient.ppo import PPO_KEYS
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.distribution import log_prob, log_prob_entropy
 from ding_lite.rl_utils.policy_gradient import clipped_objective, squared_value_error
+from ding_lite.torch_utils.data import Batch, Block, Figures
 from ding_lite.torch_utils.minibatch import minibatches, normalize_parts, rank_sizes
 from ding_lite.torch_utils.normalizer import active_agents
 from ding_lite.utils.key import Key
@@ -75,7 +76,7 @@ class HAPPOPolicy(ValuesInUnits, Policy):
             self._add_optimizer(f"actor{agent}", actor)
         self._add_optimizer("critic", self._model.critic, self._cfg.learn.critic_learning_rate)
 
-    def _batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def _batches(self, samples: Batch) -> Iterator[Batch]:
         block, learn = self._to_device(samples), self._cfg.learn
         joint_S = flatten_rows({key: block[key] for key in ("obs", "action", "logit")})
         targets_S = self._targets(block, epoch=0)
@@ -101,20 +102,20 @@ class HAPPOPolicy(ValuesInUnits, Policy):
                     log_ratio_S = log_ratio_S.masked_fill(~active_S, 0.0)
                 factor_S = factor_S * log_ratio_S.exp()
 
-    def _targets(self, block: dict[str, Any], epoch: int) -> dict[str, Tensor]:
+    def _targets(self, block: Block, epoch: int) -> dict[str, Tensor]:
         """Return the targets of `ValuesInUnits`, all `[S]`; with `adv_norm`, advantages without a unit."""
         targets_S = super()._targets(block, epoch)
         if self._cfg.learn.adv_norm:
             (targets_S["adv"],) = normalize_parts([targets_S["adv"]])
         return targets_S
 
-    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _forward_learn(self, batch: Batch) -> Figures:
         """Take a step of the agent whose batch it is, and one of the critic."""
         agent, rows = int(batch["agent"]), {key: column for key, column in batch.items() if key != "agent"}
         output = self._optimizers[f"actor{agent}"].step(partial(self._actor_loss, agent), rows)
         return output | self._optimizers["critic"].step(self._critic_loss, rows)
 
-    def _actor_loss(self, agent: int, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _actor_loss(self, agent: int, batch: Batch) -> tuple[Tensor, Figures]:
         """Return L_m and detached figures, for the `obs`, `action` `[B]` and `logit` `[B, A]` of agent m."""
         learn, weight_B = self._cfg.learn, batch.get("weight")
         logit_BA = self._run(self._model.actors[agent], batch["obs"])
@@ -133,7 +134,7 @@ class HAPPOPolicy(ValuesInUnits, Policy):
             figures["clipfrac"] = weighted_mean(clipped_B, weight_B)
         return loss, {key: value.detach() for key, value in figures.items()}
 
-    def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _critic_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return L_V, for a batch with `value` and `return_` `[B]` as `_targets` returns them."""
         learn = self._cfg.learn
         value_B = self._run(self._model.critic, of_agent(batch["obs"], 0)[GLOBAL])[0]

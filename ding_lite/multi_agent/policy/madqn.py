@@ -25,6 +25,7 @@ from ding_lite.multi_agent.policy.qmix import DOUBLE_Q_KEYS, QMIX_GROUPS, Mixing
 from ding_lite.policy.sequences import RecurrentPolicy
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import bootstrapped, weighted_mean
+from ding_lite.torch_utils.data import Batch, Figures
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -43,7 +44,7 @@ class MADQNPolicy(MixingPolicy, RecurrentPolicy, DQNPolicy):
     model_type = "madqn"
     logged_figures = ("q_value", "cooperation_q_value", "epsilon")
 
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         rows, q_UB2MA, next_q_TB2MA, target_q_TB2MA = self._values(batch, "both")
         q_UB2 = self._mix(self._model, rows["state"], q_X2MA=q_UB2MA, action_XM=rows["action"])
         with torch.no_grad():

@@ -33,6 +33,7 @@ from ding_lite.policy.common_keys import EPSILON_KEYS, LEARNING_RATE_KEYS, REPLA
 from ding_lite.policy.sequences import SEQUENCE_KEYS, RecurrentPolicy, after_burnin, learned_rows
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import bootstrapped, weighted_mean
+from ding_lite.torch_utils.data import Batch, Figures
 from ding_lite.utils.key import Groups, Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import GLOBAL
@@ -82,7 +83,7 @@ class MixingPolicy(Policy):
     _unroll: Any
     _target_model: Any
 
-    def _values(self, batch: dict[str, Any], key: str = "logit") -> tuple[dict[str, Any], Tensor, Tensor, Tensor]:
+    def _values(self, batch: Batch, key: str = "logit") -> tuple[dict[str, Any], Tensor, Tensor, Tensor]:
         """Run the networks over sequences.
 
         Returns:
@@ -117,7 +118,7 @@ class QMIXPolicy(MixingPolicy, RecurrentPolicy, DQNPolicy):
     config: ClassVar[dict[str, Any]] = dict(type="qmix")
     model_type = "qmix"
 
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return the loss and detached figures of sequences as `SequenceView` makes them."""
         rows, q_UBMA, next_q_TBMA, target_q_TBMA = self._values(batch)
         q_UB = self._mix(self._model, rows["state"], q_XM=pick_active(q_UBMA, rows["action"]))

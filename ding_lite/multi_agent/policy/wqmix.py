@@ -25,6 +25,7 @@ from ding_lite.multi_agent.policy.qmix import MixingPolicy
 from ding_lite.policy.sequences import RecurrentPolicy
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import bootstrapped, weighted_mean
+from ding_lite.torch_utils.data import Batch, Figures
 from ding_lite.torch_utils.normalizer import active_agents
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -44,7 +45,7 @@ class WQMIXPolicy(MixingPolicy, RecurrentPolicy, DQNPolicy):
     model_type = "wqmix"
     logged_figures = ("q_value", "weight", "epsilon")
 
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         cfg = self._cfg
         rows, q_UB2MA, next_q_TB2MA, target_q_TB2MA = self._values(batch, "both")
         state_UBG, action_UBM = rows["state"], rows["action"]

@@ -26,6 +26,7 @@ from ding_lite.model.masks import find_mask
 from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import IMITATION_KEYS, LEARNING_RATE_KEYS
 from ding_lite.rl_utils.distribution import Logit, log_prob, mode
+from ding_lite.torch_utils.data import Batch, Figures
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
@@ -66,7 +67,7 @@ class BCPolicy(Policy):
             )
         return super()._create_model()
 
-    def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return the loss, and detached figures, for `obs` `[B, ...]` and `action` `[B]`, or `[B, D]` of several.
 
         The loss is the cross entropy -log pi(a | s) if the model returns `logit`, for several choices the sum of

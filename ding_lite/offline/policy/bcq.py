@@ -32,6 +32,7 @@ from torch import Tensor, nn
 from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import DATASET_KEYS, NSTEP_KEYS, SOFT_TARGET_KEYS
 from ding_lite.rl_utils.common import bootstrapped, sum_of_means
+from ding_lite.torch_utils.data import Batch, Figures, Output
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_leaves
@@ -78,7 +79,7 @@ class BCQPolicy(Policy):
         self._add_optimizer("actor", self._model.actor, learn.learning_rate_policy)
         self._target_critic, self._target_actor = self._add_target("critic"), self._add_target("actor")
 
-    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _draw_noise(self, batch: Batch) -> dict[str, Tensor]:
         latent_BZ = torch.empty(len(batch["action"]), self._model.latent_size, device=self._device, dtype=self._dtype)
         noise = {name: torch.randn_like(latent_BZ) for name in ("vae", "actor")}
         return noise | {"next": torch.randn_like(latent_BZ.expand(TARGET_ACTIONS, *latent_BZ.shape))}
@@ -89,7 +90,7 @@ class BCQPolicy(Policy):
             d = self._run(self._model.vae.decoder, obs, vector=z.clamp(-0.5, 0.5)).tanh()
         return (d + self._model.phi * self._run(actor, obs, vector=d).tanh()).clamp(-1.0, 1.0)
 
-    def _vae_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _vae_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return L_vae and detached figures."""
         mu, log_sigma = self._run(self._model.vae.encoder, batch["obs"], vector=batch["action"]).chunk(2, dim=-1)
         log_sigma = log_sigma.clamp(*LOG_SIGMA_RANGE)
@@ -100,7 +101,7 @@ class BCQPolicy(Policy):
         figures = {"recons_loss": recons_loss.detach(), "kld_loss": kld_loss.detach()}
         return recons_loss + 0.5 * kld_loss, figures
 
-    def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _critic_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return L_critic and detached figures."""
         lmbda = self._cfg.learn.lmbda
         with torch.no_grad():
@@ -111,11 +112,11 @@ class BCQPolicy(Policy):
         error_CB = bootstrapped(batch, value_B) - q_CB
         return sum_of_means(error_CB.square()), {"q_value": q_CB.detach(), "td_error": error_CB.detach().abs()}
 
-    def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _actor_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         action_BD = self._candidates(self._model.actor, batch["obs"], batch["noise"]["actor"])
         return -self._run_frozen(self._model.critic, batch["obs"], action=action_BD, num=1)[0].mean(), {}
 
-    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _forward_learn(self, batch: Batch) -> Figures:
         output = self._optimizers["vae"].step(self._vae_loss, batch)
         output |= self._optimizers["critic"].step(self._critic_loss, batch)
         output |= self._optimizers["actor"].step(self._actor_loss, batch)
@@ -133,12 +134,12 @@ class BCQPolicy(Policy):
         return {"action": action_KND.gather(0, best_1ND)[0]}
 
     @torch.inference_mode()
-    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+    def _forward_collect(self, obs: Any, **kwargs: Any) -> Output:
         num_envs = len(next(tree_leaves(obs)))
         z_KNZ = torch.randn(PLAYED_ACTIONS, num_envs, self._model.latent_size, device=self._device, dtype=self._dtype)
         return self._best(obs, z_KNZ)
 
     @torch.inference_mode()
-    def _forward_eval(self, obs: Any) -> dict[str, Any]:
+    def _forward_eval(self, obs: Any) -> Output:
         num_envs = next(tree_leaves(obs)).shape[0]  # `len` would be a constant in an exported module
         return self._best(obs, self._z_KZ[:, None].expand(-1, num_envs, -1))

@@ -46,6 +46,7 @@ from ding_lite.policy.common_keys import (
 from ding_lite.policy.continuous.sac import SACPolicy
 from ding_lite.rl_utils.common import bootstrapped, sum_of_means
 from ding_lite.rl_utils.q_continuous import conservative_gap, squashed_sample
+from ding_lite.torch_utils.data import Batch, Figures
 from ding_lite.torch_utils.optimizer import Coefficient
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
@@ -89,13 +90,13 @@ class CQLPolicy(SACPolicy):
         if self._cfg.learn.with_lagrange:
             self._add_optimizer("lagrange", self._lagrange, self._cfg.learn.learning_rate_q)
 
-    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _draw_noise(self, batch: Batch) -> dict[str, Tensor]:
         action_BD = batch["action"].reshape(len(batch["action"]), -1).to(self._dtype)
         like_KBD = action_BD.expand(self._cfg.learn.num_actions, *action_BD.shape)
         normal = {name: torch.randn_like(like_KBD) for name in ("now", "next")}
         return normal | {"actor": torch.randn_like(action_BD), "uniform": torch.rand_like(like_KBD) * 2.0 - 1.0}
 
-    def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _critic_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return L_critic and detached figures, for a batch as `_prepare` returns it."""
         learn, noise = self._cfg.learn, batch["noise"]
         obs = tree_map(lambda *leaves: torch.cat(leaves), batch["obs"], batch["next_obs"])
@@ -118,13 +119,13 @@ class CQLPolicy(SACPolicy):
         figures = {"q_value": q_CB.detach(), "td_error": error_CB.detach().abs(), "conservative_gap": gap_C.detach()}
         return sum_of_means(error_CB.square()) + weight * gap_C.sum(), figures
 
-    def _lagrange_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _lagrange_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return L_lagrange, and alpha' as a figure, for a batch with `conservative_gap` `[C]`."""
         value = self._lagrange().clamp(max=LARGEST_LAGRANGE)
         excess = self._cfg.learn.min_q_weight * batch["conservative_gap"].mean() - self._cfg.learn.lagrange_thresh
         return -value * excess, {"lagrange": value.detach()}
 
-    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _forward_learn(self, batch: Batch) -> Figures:
         output = super()._forward_learn(batch)
         if self._cfg.learn.with_lagrange:
             output |= self._optimizers["lagrange"].step(self._lagrange_loss, output)

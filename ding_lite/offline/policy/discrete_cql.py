@@ -33,6 +33,7 @@ from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import DATASET_KEYS, LEARNING_RATE_KEYS, TARGET_KEYS
 from ding_lite.rl_utils.common import bootstrapped
 from ding_lite.rl_utils.quantile import quantile_loss
+from ding_lite.torch_utils.data import Batch, Figures
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
@@ -68,7 +69,7 @@ class DiscreteCQLPolicy(Policy):
         super()._init_learn()
         self._target_model = self._add_target("model")
 
-    def _loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return the loss and detached figures; see `DQNPolicy._loss` for the batch."""
         output = self._run(self._model, batch["obs"])
         with torch.no_grad():

@@ -32,6 +32,7 @@ from torch.nn import functional
 
 from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import IMITATION_KEYS, LEARNING_RATE_KEYS
+from ding_lite.torch_utils.data import Batch, Figures, Output
 from ding_lite.utils.key import Key
 from ding_lite.utils.ranks.collectives import allreduce_data
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -67,7 +68,7 @@ class DTPolicy(Policy):
     model_attributes = ("discrete", "drop_p", "h_dim", "head", "n_blocks")
     logged_figures = ("accuracy", "action_error")
 
-    def _prepare(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def _prepare(self, batch: Batch) -> Batch:
         action = batch["action"]
         if not self._model.discrete:
             action = action.to(self._dtype).flatten(2).clamp(-1.0, 1.0)
@@ -76,14 +77,14 @@ class DTPolicy(Policy):
         step_weight_BK = valid_BK / allreduce_data(valid_BK.mean(), op="mean")
         return {**batch, "action": action, "rtg": rtg, "step_weight": step_weight_BK}
 
-    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _draw_noise(self, batch: Batch) -> dict[str, Tensor]:
         if not self._model.drop_p:
             return {}
         (size, steps), model = batch["valid"].shape, self._model
         shape = (size, model.n_blocks, 2, 3 * steps, model.h_dim)
         return {"dropout": torch.rand(shape, device=self._device, dtype=self._dtype)}
 
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return L and detached figures.
 
         Args:
@@ -104,11 +105,11 @@ class DTPolicy(Policy):
         return (loss_BK * batch["step_weight"]).mean(), figures
 
     @torch.inference_mode()
-    def _forward_eval(self, obs: Any) -> dict[str, Any]:
+    def _forward_eval(self, obs: Any) -> Output:
         return self._continue(self._to_device(obs), explore=False)
 
     @torch.inference_mode()
-    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+    def _forward_collect(self, obs: Any, **kwargs: Any) -> Output:
         return self._continue(self._to_device(obs), explore=True)
 
     def _continue(self, obs: Any, explore: bool) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from ding_lite.policy.common_keys import DATASET_KEYS, NORMAL_KEYS, NSTEP_KEYS, 
 from ding_lite.policy.continuous.sac import SACPolicy
 from ding_lite.rl_utils.common import bootstrapped, sum_of_means
 from ding_lite.rl_utils.q_continuous import squashed_sample
+from ding_lite.torch_utils.data import Batch, Figures
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -50,7 +51,7 @@ class EDACPolicy(SACPolicy):
     learns_from = "dataset"
     logged_figures = (*SACPolicy.logged_figures, "q_spread", "similarity")
 
-    def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _critic_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return L_critic and detached figures, for a batch as `_prepare` returns it."""
         learn, ensemble_num = self._cfg.learn, self._cfg.model.ensemble_num
         with torch.no_grad():

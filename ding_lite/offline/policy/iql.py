@@ -35,6 +35,7 @@ from ding_lite.policy.continuous.sac import INIT_W, init_last_layers
 from ding_lite.rl_utils.common import bootstrapped, sum_of_means
 from ding_lite.rl_utils.distribution import log_prob, sample
 from ding_lite.rl_utils.q_continuous import advantage_weight, expectile_error
+from ding_lite.torch_utils.data import Batch, Figures, Output
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -86,7 +87,7 @@ class IQLPolicy(Policy):
         self._add_optimizer("actor", self._model.actor, learn.learning_rate_policy)
         self._target_critic = self._add_target("critic")
 
-    def _value_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _value_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return L_value and detached figures, which include `adv` `[B]`."""
         with torch.no_grad():
             q_B = self._run(self._target_critic, batch["obs"], action=batch["action"]).amin(0)
@@ -94,19 +95,19 @@ class IQLPolicy(Policy):
         adv_B = q_B - v_B
         return expectile_error(adv_B, self._cfg.learn.tau), {"adv": adv_B.detach(), "v_value": v_B.detach()}
 
-    def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _critic_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return L_critic and detached figures, for a batch with `next_value` `[B]`, V(s')."""
         q_CB = self._run(self._model.critic, batch["obs"], action=batch["action"])
         return sum_of_means((bootstrapped(batch, batch["next_value"]) - q_CB).square()), {"q_value": q_CB.detach()}
 
-    def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _actor_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return L_actor and detached figures, for a batch with `adv` `[B]`, u."""
         logit = self._run(self._model.actor, batch["obs"])
         logp_B = log_prob(logit | {"sigma": logit["sigma"].clamp(min=LEAST_SIGMA)}, batch["action"])
         weight_B = advantage_weight(batch["adv"], self._cfg.learn.beta)
         return -(weight_B * logp_B).mean(), {"adv_weight": weight_B, "log_prob": logp_B.detach()}
 
-    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _forward_learn(self, batch: Batch) -> Figures:
         with torch.no_grad():
             batch["next_value"] = self._run(self._model.value, batch["next_obs"])[0]
         output = self._optimizers["value"].step(self._value_loss, batch)
@@ -117,7 +118,7 @@ class IQLPolicy(Policy):
         return output
 
     @torch.inference_mode()
-    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+    def _forward_collect(self, obs: Any, **kwargs: Any) -> Output:
         output = self._run(self._model, obs, mode="compute_actor")
         action_ND = sample(output["logit"])
         assert isinstance(action_ND, Tensor)

@@ -21,6 +21,7 @@ from torch import Tensor
 from ding_lite.policy.common_keys import DATASET_KEYS, NSTEP_KEYS, SOFT_TARGET_KEYS, TWIN_CRITIC_KEYS, WIDE_HEAD_KEYS
 from ding_lite.policy.continuous.ddpg import TD3_KEYS, DDPGPolicy
 from ding_lite.rl_utils.q_continuous import td3_bc_actor_error
+from ding_lite.torch_utils.data import Batch, Figures
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.ranks.collectives import allreduce_data
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -42,7 +43,7 @@ class TD3BCPolicy(DDPGPolicy):
     learns_from = "dataset"
     logged_figures = (*DDPGPolicy.logged_figures, "bc_loss", "q_scale")
 
-    def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _actor_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return L_actor and detached figures. All ranks must call it together, because it averages over ranks."""
         action_BD = self._run(self._model.actor, batch["obs"])
         q_B = self._run_frozen(self._model.critic, batch["obs"], action=action_BD, num=1)[0]

@@ -24,6 +24,7 @@ from ding_lite.policy.continuous.ddpg import DDPGPolicy
 from ding_lite.policy.value.c51 import SUPPORT_ALARM, SUPPORT_KEYS, read_support
 from ding_lite.rl_utils.categorical import kl_to_target, project_target
 from ding_lite.rl_utils.common import weighted_mean
+from ding_lite.torch_utils.data import Batch, Figures
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 
@@ -52,7 +53,7 @@ class D4PGPolicy(DDPGPolicy):
         super()._init_learn()
         self._support = read_support(self._cfg.model, self._model)
 
-    def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _critic_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         with torch.no_grad():
             following = self._run(self._target_critic, batch["next_obs"], action=self._target_action(batch))
             next_p_BK, (low, high) = following["logit"].softmax(-1), self._support
@@ -69,6 +70,6 @@ class D4PGPolicy(DDPGPolicy):
             "priority": kl_to_target(entropy_B, target_BK),
         }
 
-    def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _actor_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         action_BD = self._run(self._model.actor, batch["obs"])
         return -self._run_frozen(self._model.critic, batch["obs"], action=action_BD)["q_value"].mean(), {}

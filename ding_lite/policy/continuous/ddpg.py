@@ -31,6 +31,7 @@ from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import NOISE_SIGMA, REPLAY_KEYS, SOFT_TARGET_KEYS, TWIN_CRITIC_KEYS
 from ding_lite.rl_utils.common import bootstrapped, sum_of_means
 from ding_lite.rl_utils.exploration import ornstein_uhlenbeck
+from ding_lite.torch_utils.data import Batch, Figures, Output
 from ding_lite.utils.key import Groups, Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
@@ -92,17 +93,17 @@ class DDPGPolicy(Policy):
         self._add_optimizer("actor", self._model.actor, learn.learning_rate_actor)
         self._target_critic, self._target_actor = self._add_target("critic"), self._add_target("actor")
 
-    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _draw_noise(self, batch: Batch) -> dict[str, Tensor]:
         if not self._cfg.learn.noise:
             return {}
         action_BD = batch["action"].reshape(len(batch["action"]), -1)  # integers, if a data set holds whole numbers
         return {"target": torch.randn_like(action_BD, dtype=self._dtype)}
 
-    def _target_action(self, batch: dict[str, Any]) -> Tensor | dict[str, Tensor]:
+    def _target_action(self, batch: Batch) -> Tensor | dict[str, Tensor]:
         """Return the action a' `[B, D]` whose value the critics bootstrap from."""
         return self._smooth(self._run(self._target_actor, batch["next_obs"]), batch)
 
-    def _smooth(self, action_BD: Tensor, batch: dict[str, Any]) -> Tensor:
+    def _smooth(self, action_BD: Tensor, batch: Batch) -> Tensor:
         """Return an action of the target actor with the noise of `learn.noise`."""
         if not self._cfg.learn.noise:
             return action_BD
@@ -110,7 +111,7 @@ class DDPGPolicy(Policy):
         noise_BD = (batch["noise"]["target"] * self._cfg.learn.noise_sigma).clamp(low, high)
         return (action_BD + noise_BD).clamp(-1.0, 1.0)
 
-    def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _critic_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         with torch.no_grad():
             action_BD = self._target_action(batch)
             value_B = self._run(self._target_critic, batch["next_obs"], action=action_BD).amin(0)
@@ -125,11 +126,11 @@ class DDPGPolicy(Policy):
         """Return the priorities `[B]` of samples in replay, for the sizes of their errors."""
         return error_B
 
-    def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _actor_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         action_BD = self._run(self._model.actor, batch["obs"])
         return -self._run_frozen(self._model.critic, batch["obs"], action=action_BD, num=1)[0].mean(), {}
 
-    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _forward_learn(self, batch: Batch) -> Figures:
         output = self._optimizers["critic"].step(self._critic_loss, batch)
         if self._optimizers["critic"].steps % self._cfg.learn.actor_update_freq == 0:
             output |= self._optimizers["actor"].step(self._actor_loss, batch)
@@ -137,7 +138,7 @@ class DDPGPolicy(Policy):
         return output
 
     @torch.inference_mode()
-    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+    def _forward_collect(self, obs: Any, **kwargs: Any) -> Output:
         output = self._run(self._model, obs, explore=True, mode="compute_actor")
         return output | {"action": self._explore(output["action"])}
 

@@ -27,6 +27,7 @@ from torch import Tensor
 from ding_lite.policy.common_keys import EPSILON_KEYS, REPLAY_KEYS, SOFT_TARGET_KEYS, TWIN_CRITIC_KEYS
 from ding_lite.policy.continuous.ddpg import DDPGPolicy
 from ding_lite.rl_utils.exploration import epsilon_greedy
+from ding_lite.torch_utils.data import Batch, Figures, Output
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -47,29 +48,29 @@ class PADDPGPolicy(DDPGPolicy):
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Dict,)
     logged_figures = (*DDPGPolicy.logged_figures, "epsilon")
 
-    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _draw_noise(self, batch: Batch) -> dict[str, Tensor]:
         return super()._draw_noise({"action": batch["action"]["action_args"]})
 
-    def _target_action(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _target_action(self, batch: Batch) -> dict[str, Tensor]:
         """Return the greedy type `[B]` and the arguments `[B, D]` whose value the critics bootstrap from."""
         action = self._run(self._target_actor, batch["next_obs"])
         args_BD = self._smooth(action["action_args"], batch)
         return {"action_type": action["action_type"].argmax(-1), "action_args": args_BD}
 
-    def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _actor_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         action = self._run(self._model.actor, batch["obs"])
         action["action_type"] = action["action_type"].softmax(-1)
         return -self._run_frozen(self._model.critic, batch["obs"], action=action)[0].mean(), {}
 
     @torch.inference_mode()
-    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Any]:
+    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> Output:
         """Choose the best type, or with probability `eps` a uniformly random one, and arguments with noise."""
         output = self._forward_eval(obs)
         action_args = self._explore(output["action"]["action_args"])
         return output | {"action": {"action_type": epsilon_greedy(output["logit"], eps), "action_args": action_args}}
 
     @torch.inference_mode()
-    def _forward_eval(self, obs: Any) -> dict[str, Any]:
+    def _forward_eval(self, obs: Any) -> Output:
         output = self._run(self._model, obs, mode="compute_actor")
         action = {"action_type": output["logit"].argmax(-1), "action_args": output["action_args"]}
         return {"logit": output["logit"], "action": action}

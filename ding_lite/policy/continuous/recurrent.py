@@ -23,6 +23,7 @@ from ding_lite.policy.base import Policy
 from ding_lite.policy.continuous.ddpg import TD3_KEYS, DDPGPolicy
 from ding_lite.policy.continuous.sac import SACPolicy
 from ding_lite.policy.sequences import SEQUENCE_KEYS, RecurrentPolicy, after_burnin, learned_rows
+from ding_lite.torch_utils.data import Batch
 from ding_lite.utils.key import merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
@@ -33,7 +34,7 @@ class RecurrentActorCritic(Policy):
 
     model_type = "recurrent_qac"
 
-    def _prepare(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def _prepare(self, batch: Batch) -> Batch:
         """Return sequences with `obs` and `next_obs` as `SequenceEncoder` takes them, all others `[U, B, ...]`."""
         batch, cfg = super()._prepare({**batch, "action": batch["action"].flatten(0, 1)}), self._cfg
         burnin, start, state = cfg.burnin_step, batch["episode_start"], self._to_device(batch.pop("prev_state"))
@@ -49,7 +50,7 @@ class RecurrentActorCritic(Policy):
         rest = {key: column for key, column in batch.items() if key not in following}
         return {**rest, **rows, "obs": obs, "next_obs": following}
 
-    def _draw(self, batch: dict[str, Any]) -> Tensor:
+    def _draw(self, batch: Batch) -> Tensor:
         """Return standard normal numbers `[U, B, D]`."""
         size = (self._cfg.unroll_len, len(batch["index"]), batch["action"].shape[-1])
         return torch.randn(size, dtype=self._dtype, device=self._device)
@@ -61,7 +62,7 @@ class RecurrentSACPolicy(RecurrentActorCritic, RecurrentPolicy, SACPolicy):
 
     config: ClassVar[dict[str, Any]] = merge_keys(SEQUENCE_KEYS, dict(type="recurrent_sac"))
 
-    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _draw_noise(self, batch: Batch) -> dict[str, Tensor]:
         return {name: self._draw(batch) for name in ("next", "actor")}
 
 
@@ -71,5 +72,5 @@ class RecurrentTD3Policy(RecurrentActorCritic, RecurrentPolicy, DDPGPolicy):
 
     config: ClassVar[dict[str, Any]] = merge_keys(TD3_KEYS, SEQUENCE_KEYS, dict(type="recurrent_td3"))
 
-    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _draw_noise(self, batch: Batch) -> dict[str, Tensor]:
         return {"target": self._draw(batch)} if self._cfg.learn.noise else {}

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from ding_lite.policy.common_keys import NORMAL_KEYS, REPLAY_KEYS, SOFT_TARGET_KEYS
 from ding_lite.policy.continuous.sac import SACPolicy
+from ding_lite.torch_utils.data import Batch, Figures
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
@@ -55,17 +56,17 @@ class REDQPolicy(SACPolicy):
                 f"policy.learn.min_num={wanted} critics cannot be drawn from policy.model.ensemble_num={there}."
             )
 
-    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _draw_noise(self, batch: Batch) -> dict[str, Tensor]:
         steps = self._optimizers["critic"].steps  # equal on all ranks and after a resume, so all draw the same M
         generator = torch.Generator().manual_seed(steps)
         drawn_M = torch.randperm(self._cfg.model.ensemble_num, generator=generator)[: self._cfg.learn.min_num]
         return super()._draw_noise(batch) | {"critics": drawn_M.to(self._device)}
 
-    def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _critic_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         loss, figures = super()._critic_loss(batch)
         return loss, figures | {"q_spread": figures["q_value"].std(0, correction=0)}
 
-    def _next_value(self, q_CB: Tensor, batch: dict[str, Any]) -> Tensor:
+    def _next_value(self, q_CB: Tensor, batch: Batch) -> Tensor:
         return q_CB[batch["noise"]["critics"]].amin(0)
 
     def _actor_value(self, q: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import NORMAL_KEYS, REPLAY_KEYS, SOFT_TARGET_KEYS, TWIN_CRITIC_KEYS
 from ding_lite.rl_utils.common import bootstrapped, sum_of_means
 from ding_lite.rl_utils.q_continuous import squashed_sample, temperature_error
+from ding_lite.torch_utils.data import Batch, Figures, Output
 from ding_lite.torch_utils.optimizer import Coefficient
 from ding_lite.utils.key import Groups, Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
@@ -95,11 +96,11 @@ class SACPolicy(Policy):
             self._add_optimizer("alpha", self._alpha, learn.learning_rate_alpha)
         self._target_critic = self._add_target("critic")
 
-    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _draw_noise(self, batch: Batch) -> dict[str, Tensor]:
         action_BD = batch["action"].reshape(len(batch["action"]), -1)
         return {name: torch.randn_like(action_BD, dtype=self._dtype) for name in ("next", "actor")}
 
-    def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _critic_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         with torch.no_grad():
             logit = self._run(self._model.actor, batch["next_obs"])
             action_BD, logp_B = squashed_sample(logit, batch["noise"]["next"])
@@ -112,7 +113,7 @@ class SACPolicy(Policy):
         error_B = error_CB.detach().abs().mean(0)
         return loss, {"q_value": q_CB.detach(), "td_error": error_B, "priority": self._priority(error_B)}
 
-    def _next_value(self, q_CB: Tensor, batch: dict[str, Any]) -> Tensor:
+    def _next_value(self, q_CB: Tensor, batch: Batch) -> Tensor:
         """Return the value `[B]` of the next action, from those of all target critics."""
         return q_CB.amin(0)
 
@@ -120,7 +121,7 @@ class SACPolicy(Policy):
         """Return the priorities `[B]` of samples in replay, for the sizes of their errors."""
         return error_B
 
-    def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _actor_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return L_actor and detached figures, which include `log_prob` `[B]`."""
         action_BD, logp_B = squashed_sample(self._run(self._model.actor, batch["obs"]), batch["noise"]["actor"])
         q_B = self._actor_value(self._run_frozen(self._model.critic, batch["obs"], action=action_BD))
@@ -130,13 +131,13 @@ class SACPolicy(Policy):
         """Return the value `[B]` that the actor maximises, from what all critics return, `[C, B, ...]`."""
         return q.amin(0)
 
-    def _alpha_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _alpha_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return L_alpha, and alpha as a figure, for a batch with `log_prob` `[B]`."""
         target = self._cfg.learn.target_entropy
         target = -float(batch["action"].shape[-1]) if target is None else target
         return temperature_error(self._alpha.learned, batch["log_prob"], target), {"alpha": self._alpha().detach()}
 
-    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _forward_learn(self, batch: Batch) -> Figures:
         if self._alpha_is_scheduled:
             self._alpha.set(self._cfg.learn.alpha)
         output = self._optimizers["critic"].step(self._critic_loss, batch)
@@ -157,12 +158,12 @@ class SACPolicy(Policy):
             self._alpha.learned.data.copy_(state["alpha"])
 
     @torch.inference_mode()
-    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+    def _forward_collect(self, obs: Any, **kwargs: Any) -> Output:
         output = self._run(self._model, obs, explore=True, mode="compute_actor")
         return output | {"action": squashed_sample(output["logit"], torch.randn_like(output["logit"]["mu"]))[0]}
 
     @torch.inference_mode()
-    def _forward_eval(self, obs: Any) -> dict[str, Any]:
+    def _forward_eval(self, obs: Any) -> Output:
         output = self._run(self._model, obs, explore=False, mode="compute_actor")
         return output | {"action": output["logit"]["mu"].tanh()}
 

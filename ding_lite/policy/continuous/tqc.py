@@ -25,6 +25,7 @@ from ding_lite.policy.continuous.sac import SACPolicy
 from ding_lite.rl_utils.common import bootstrapped, sum_of_means
 from ding_lite.rl_utils.q_continuous import squashed_sample
 from ding_lite.rl_utils.quantile import quantile_loss
+from ding_lite.torch_utils.data import Batch, Figures
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
@@ -58,7 +59,7 @@ class TQCPolicy(SACPolicy):
                 f"policy.model.num_quantiles={there}: drop fewer."
             )
 
-    def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _critic_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         with torch.no_grad():
             logit = self._run(self._model.actor, batch["next_obs"])
             action_BD, logp_B = squashed_sample(logit, batch["noise"]["next"])

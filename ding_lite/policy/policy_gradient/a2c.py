@@ -32,6 +32,7 @@ from ding_lite.policy.policy_gradient.actor_critic import (
 from ding_lite.policy.sequences import check_core
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.distribution import log_prob_entropy, sample
+from ding_lite.torch_utils.data import Batch, Figures, Output
 from ding_lite.torch_utils.minibatch import explained_variance, minibatches, rank_sizes
 from ding_lite.utils.key import Groups
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -67,7 +68,7 @@ class A2CPolicy(Policy):
     def _create_model(self) -> nn.Module:
         return init_parameters(super()._create_model(), self._cfg)
 
-    def _batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def _batches(self, samples: Batch) -> Iterator[Batch]:
         block = self._to_device(samples)
         value_TN, next_value_TN = estimate_values(self, block)
         adv_TN, return_TN = estimate_advantages(self, block, value_TN, next_value_TN)
@@ -77,7 +78,7 @@ class A2CPolicy(Policy):
         batches = minibatches(samples_M, self._cfg.learn.batch_size, rank_sizes(len(samples_M["adv"])))
         yield from normalize_advantages(batches) if self._cfg.learn.adv_norm else batches
 
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         output = self._run(self._model, batch["obs"], mode="compute_actor_critic")
         weight_B = batch.get("weight")
         logp_B, entropy_B = log_prob_entropy(output["logit"], batch["action"])
@@ -89,6 +90,6 @@ class A2CPolicy(Policy):
         return loss, {key: value.detach() for key, value in figures.items()}
 
     @torch.inference_mode()
-    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+    def _forward_collect(self, obs: Any, **kwargs: Any) -> Output:
         output = self._run(self._model, obs, mode="compute_actor_critic")
         return output | {"action": sample(output["logit"])}

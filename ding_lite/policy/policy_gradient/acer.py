@@ -26,6 +26,7 @@ from ding_lite.policy.policy_gradient.actor_critic import flatten_rows
 from ding_lite.policy.sequences import UNROLL_KEYS
 from ding_lite.rl_utils.distribution import finite, kl_divergence, sample
 from ding_lite.rl_utils.vtrace import acer_trust_region_update, compute_q_retraces
+from ding_lite.torch_utils.data import Batch, Figures, Output
 from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -75,7 +76,7 @@ class ACERPolicy(Policy):
         self._optimizer = self._add_optimizer("model", parts)
         self._average_model: Any = self._add_target("model")
 
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return the loss and detached figures of sequences as `worker/replay/sequence.py` makes them."""
         learn, index_UB1 = self._cfg.learn, batch["action"].unsqueeze(-1)
         logp_UBA, q_TBA, v_TB1, next_value_UB1, average_UBA = self._outputs(batch)
@@ -97,7 +98,7 @@ class ACERPolicy(Policy):
             excess_UBA = (1.0 - learn.c_clip_ratio / (ratio_UBA + LEAST_RATIO)).clamp(min=0.0)
             weight_UBA = excess_UBA * logp_UBA.exp() * (q_UBA - v_UB1)
 
-        def negative_objective(logp_UBA: Tensor) -> tuple[Tensor, dict[str, Tensor]]:  # -mean J by log pi
+        def negative_objective(logp_UBA: Tensor) -> tuple[Tensor, Figures]:  # -mean J by log pi
             policy_loss = -(weight_UB1 * logp_UBA.gather(-1, index_UB1)).mean()
             bc_loss = -(weight_UBA * logp_UBA).sum(-1, keepdim=True).mean()
             entropy = -(logp_UBA.exp() * logp_UBA).sum(-1).mean()
@@ -115,7 +116,7 @@ class ACERPolicy(Policy):
         figures |= {"kl_div": kl_divergence(average_UBA, logp_UBA.detach()), "critic_loss": critic_loss.detach()}
         return policy_loss + critic_loss, figures
 
-    def _outputs(self, batch: dict[str, Any]) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    def _outputs(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Run the networks on a batch, see `_loss`.
 
         Returns:
@@ -141,7 +142,7 @@ class ACERPolicy(Policy):
         return logp_XA[:size].unflatten(0, rows), q_TBA, v_TB1, next_value_UB1, average_UBA
 
     @torch.inference_mode()
-    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+    def _forward_collect(self, obs: Any, **kwargs: Any) -> Output:
         logit_NA = self._run(self._model, obs, mode="compute_actor")["logit"]
         return {"logit": logit_NA, "action": sample(logit_NA)}
 

@@ -17,6 +17,7 @@ from ding_lite.policy.base import Policy
 from ding_lite.policy.sequences import by_environment, sequence_values
 from ding_lite.rl_utils.distribution import sample
 from ding_lite.rl_utils.policy_gradient import gae, gae_data
+from ding_lite.torch_utils.data import Batch, Block, Output
 from ding_lite.torch_utils.minibatch import explained_variance, normalize_parts
 from ding_lite.torch_utils.running_stat import RunningMeanStd
 from ding_lite.utils.key import Key
@@ -54,7 +55,7 @@ def init_parameters(model: nn.Module, policy: EasyDict) -> nn.Module:
 
 @torch.no_grad()
 def estimate_values(
-    policy: Policy, block: dict[str, Any], units: ValueUnits | None = None, recompute: bool = False
+    policy: Policy, block: Block, units: ValueUnits | None = None, recompute: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Return V(s_t) and V(s_{t+1}), both `[T, N]`, in units of rewards.
 
@@ -77,7 +78,7 @@ def estimate_values(
     return value_TN, next_values(block, value_TN, run)
 
 
-def next_values(block: dict[str, Any], value_TN: Tensor, run: Callable[[Any], Tensor]) -> Tensor:
+def next_values(block: Block, value_TN: Tensor, run: Callable[[Any], Tensor]) -> Tensor:
     """Return V(s_{t+1}) `[T, N]`; `run` returns the values `[X]` of observations `[X, ...]`, see `estimate_values`."""
     obs, num_envs, final = block["last_obs"], value_TN.shape[1], "final_index" in block
     if final:
@@ -89,9 +90,7 @@ def next_values(block: dict[str, Any], value_TN: Tensor, run: Callable[[Any], Te
     return next_value_TN
 
 
-def estimate_advantages(
-    policy: Policy, block: dict[str, Any], value_TN: Tensor, next_value_TN: Tensor
-) -> tuple[Tensor, Tensor]:
+def estimate_advantages(policy: Policy, block: Block, value_TN: Tensor, next_value_TN: Tensor) -> tuple[Tensor, Tensor]:
     """Return advantages of V(s_t) and V(s_{t+1}), and the returns that the values should predict, all `[T, N]`."""
     cfg = policy.current_config
     data = gae_data(value_TN, next_value_TN, block["reward"], block["done"], block["traj_flag"])
@@ -163,15 +162,15 @@ class ValuesInUnits(Mixin):
         self._value_stats.to(self._device)
 
     @torch.inference_mode()
-    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+    def _forward_collect(self, obs: Any, **kwargs: Any) -> Output:
         output = self._run(self._model, obs, explore=True, mode="compute_actor_critic")
         return output | {"action": sample(output["logit"]), "value": self._value_stats.denormalize(output["value"])}
 
-    def _arrange(self, rows: dict[str, Any]) -> dict[str, Any]:
+    def _arrange(self, rows: dict[str, Any]) -> Batch:
         """Return tensors `[T, N, ...]` as the units to shuffle: samples `[M, ...]`, or sequences `[N, T, ...]`."""
         return by_environment(rows) if self.remembers else flatten_rows(rows)
 
-    def _targets(self, block: dict[str, Any], epoch: int) -> dict[str, Tensor]:
+    def _targets(self, block: Block, epoch: int) -> dict[str, Tensor]:
         """Return the targets of one epoch, all `[M]`, or `[N, T]` for a recurrent model.
 
         Epoch 0 uses the values computed when collecting; later ones compute them again. `value` and `return_` are in
@@ -190,7 +189,7 @@ class ValuesInUnits(Mixin):
             value_M = self._value_stats.normalize(value_M)
         return targets_M | {"value": value_M, "return_": self._value_stats.normalize(return_M)}
 
-    def _values(self, block: dict[str, Any], recompute: bool) -> tuple[Tensor, Tensor]:
+    def _values(self, block: Block, recompute: bool) -> tuple[Tensor, Tensor]:
         """Return V(s_t) and V(s_{t+1}) in units of rewards, both `[T, N]`, see `estimate_values`."""
         estimate = sequence_values if self.remembers else estimate_values
         return estimate(self, block, self._value_stats, recompute)
@@ -203,7 +202,7 @@ class ValuesInUnits(Mixin):
         self._value_stats.load_state_dict(state["value_stats"])  # the model predicts returns in these units
 
 
-def normalize_advantages(batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def normalize_advantages(batches: list[Batch]) -> list[Batch]:
     """Return minibatches, in each of which `adv` has mean 0 and variance 1 over all ranks; one collective.
 
     What has the `weight` 0 does not count.

@@ -26,6 +26,7 @@ from ding_lite.policy.continuous.sac import SACPolicy
 from ding_lite.rl_utils.common import bootstrapped, pick, sum_of_means
 from ding_lite.rl_utils.q_continuous import temperature_error
 from ding_lite.rl_utils.soft_q import epsilon_softmax, soft_policy_value
+from ding_lite.torch_utils.data import Batch, Figures, Output
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -51,10 +52,10 @@ class DiscreteSACPolicy(SACPolicy):
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.Discrete,)
     logged_figures = ("q_value", "td_error", "entropy", "alpha")
 
-    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _draw_noise(self, batch: Batch) -> dict[str, Tensor]:
         return {}
 
-    def _critic_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _critic_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         with torch.no_grad():
             logit_BA = self._run(self._model.actor, batch["next_obs"])
             next_q_BA = self._run(self._target_critic, batch["next_obs"]).amin(0)
@@ -67,7 +68,7 @@ class DiscreteSACPolicy(SACPolicy):
         error_CB = error_CB.detach().abs()
         return loss, {"priority": error_CB.mean(0), "q_value": q_CB.detach(), "td_error": error_CB}
 
-    def _actor_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _actor_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return L_actor and detached figures, which include `entropy_gap` `[B]`, the entropy minus its target."""
         q_BA = self._run_frozen(self._model.critic, batch["obs"]).amin(0)
         value_B, entropy_B = soft_policy_value(q_BA, self._run(self._model.actor, batch["obs"]), self._alpha().detach())
@@ -79,16 +80,16 @@ class DiscreteSACPolicy(SACPolicy):
             target = 0.98 * math.log(q_BA.shape[-1])
         return -value_B.mean(), {"entropy": entropy_B, "entropy_gap": entropy_B - target}
 
-    def _alpha_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _alpha_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return L_alpha, and alpha as a figure, for a batch with `entropy_gap` `[B]`."""
         return temperature_error(self._alpha.learned, -batch["entropy_gap"], 0.0), {"alpha": self._alpha().detach()}
 
     @torch.inference_mode()
-    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Tensor]:
+    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> Output:
         logit_NA = self._run(self._model, obs, mode="compute_actor")["logit"]
         return {"logit": logit_NA, "action": epsilon_softmax(logit_NA, eps)}
 
     @torch.inference_mode()
-    def _forward_eval(self, obs: Any) -> dict[str, Tensor]:
+    def _forward_eval(self, obs: Any) -> Output:
         logit_NA = self._run(self._model, obs, mode="compute_actor")["logit"]
         return {"logit": logit_NA, "action": logit_NA.argmax(-1)}

@@ -20,6 +20,7 @@ from ding_lite.policy.policy_gradient.actor_critic import LOSS_KEYS, flatten_row
 from ding_lite.policy.sequences import UNROLL_KEYS
 from ding_lite.rl_utils.distribution import log_prob, log_prob_entropy
 from ding_lite.rl_utils.vtrace import vtrace_advantage, vtrace_nstep_return
+from ding_lite.torch_utils.data import Batch, Figures
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
@@ -52,7 +53,7 @@ class IMPALAPolicy(A2CPolicy):
     learns_from = "replay"
     allows_lag = True
 
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return the loss and detached figures of sequences as `worker/replay/sequence.py` makes them."""
         learn = self._cfg.learn
         n_step, batch_size = batch["reward"].shape

@@ -18,6 +18,7 @@ from ding_lite.policy.sequences import find_core
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.distribution import kl_divergence
 from ding_lite.rl_utils.policy_gradient import pretrained_kl
+from ding_lite.torch_utils.data import Batch, Figures
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.key import Key
 from ding_lite.utils.ranks.collectives import allreduce_data
@@ -50,7 +51,7 @@ class KLPenalty:
         """The weight of the divergence in the loss."""
         return self._learn.kl_beta if self._adapted is None else self._adapted
 
-    def divergence(self, batch: dict[str, Any], logit: Any) -> tuple[Tensor | None, dict[str, Tensor]]:
+    def divergence(self, batch: Batch, logit: Any) -> tuple[Tensor | None, dict[str, Tensor]]:
         """Return the divergence of a batch, a scalar, None if there is no penalty; and the figures `kl`, `kl_div`."""
         weight_B, pretrained = batch.get("weight"), batch.get("logit_pretrained")
         figures = {}
@@ -64,7 +65,7 @@ class KLPenalty:
         """Forget the updates of the last collect."""
         self._seen.clear()
 
-    def add(self, figures: dict[str, Tensor]) -> None:
+    def add(self, figures: Figures) -> None:
         """Take the figures of an update, for `ends_updates` and `adapt`."""
         if "kl" in figures and self._learn.get("target_kl") is not None:
             self._seen.append(figures["kl"])

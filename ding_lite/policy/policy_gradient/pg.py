@@ -19,6 +19,7 @@ from ding_lite.policy.policy_gradient.actor_critic import DISTRIBUTIONS
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.distribution import log_prob_entropy, mode, sample
 from ding_lite.rl_utils.policy_gradient import first_episodes, gae, gae_data
+from ding_lite.torch_utils.data import Batch, Block, Figures, Output
 from ding_lite.utils.key import Groups, Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 from ding_lite.utils.tree import tree_map
@@ -47,7 +48,7 @@ class PGPolicy(Policy):
     action_spaces = DISTRIBUTIONS
     logged_figures: ClassVar[tuple[str, ...]] = ("policy_loss", "entropy", "return")
 
-    def _get_train_sample(self, block: dict[str, Any]) -> dict[str, Any]:
+    def _get_train_sample(self, block: Block) -> Batch:
         """Return `obs`, `action`, `return_` and `stored_outputs` of the episodes of `first_episodes`, `[M, ...]`.
 
         `return_` is the discounted sum of the rewards from the step to the end of its episode.
@@ -59,7 +60,7 @@ class PGPolicy(Policy):
         counted_TN = first_episodes(block["final_index"], *block["reward"].shape)
         return tree_map(lambda leaf: leaf[counted_TN], columns)
 
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         logit = self._run(self._model, batch["obs"])["logit"]
         logp_B, entropy_B = log_prob_entropy(logit, batch["action"])
         policy_loss = -weighted_mean(logp_B * batch["return_"], batch.get("weight"))
@@ -68,12 +69,12 @@ class PGPolicy(Policy):
         return policy_loss - self._cfg.learn.entropy_weight * entropy, figures
 
     @torch.inference_mode()
-    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+    def _forward_collect(self, obs: Any, **kwargs: Any) -> Output:
         output = self._run(self._model, obs)
         return output | {"action": sample(output["logit"])}
 
     @torch.inference_mode()
-    def _forward_eval(self, obs: Any) -> dict[str, Any]:
+    def _forward_eval(self, obs: Any) -> Output:
         logit = self._run(self._model, obs)["logit"]
         action = mode(logit) if self._cfg.deterministic_eval else sample(logit, self._eval_random)
         return {"logit": logit, "action": action}

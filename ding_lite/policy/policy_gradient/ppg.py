@@ -28,6 +28,7 @@ from ding_lite.policy.policy_gradient.actor_critic import flatten_rows
 from ding_lite.policy.policy_gradient.ppo import PPO_EPOCH_KEYS, PPO_KEYS, PPOPolicy
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.distribution import kl_divergence
+from ding_lite.torch_utils.data import Batch, Block, Figures
 from ding_lite.torch_utils.minibatch import minibatches, rank_sizes
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -63,7 +64,7 @@ class PPGPolicy(PPOPolicy):
         # `obs` and `return_` `[N, T, ...]` of the collects since the last auxiliary phase, by their numbers
         self._kept: dict[str, dict[str, Any]] = {}
 
-    def _batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def _batches(self, samples: Batch) -> Iterator[Batch]:
         yield from super()._batches(samples)
         if len(self._kept) < self._cfg.learn.aux_freq:
             return
@@ -77,7 +78,7 @@ class PPGPolicy(PPOPolicy):
         for _ in range(self._cfg.learn.aux_train_epoch):
             yield from minibatches(samples_M, self._cfg.learn.batch_size, sizes)
 
-    def _targets(self, block: dict[str, Any], epoch: int) -> dict[str, Tensor]:
+    def _targets(self, block: Block, epoch: int) -> dict[str, Tensor]:
         targets_M = super()._targets(block, epoch)
         if epoch == 0:
             return_TN = self._value_stats.denormalize(targets_M["return_"]).view_as(block["reward"])
@@ -86,7 +87,7 @@ class PPGPolicy(PPOPolicy):
             self._kept[str(len(self._kept))] = tree_map(lambda leaf: leaf.transpose(0, 1).clone(), rows)
         return targets_M
 
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return the loss and detached figures of a minibatch of PPO, or of an auxiliary phase.
 
         The latter has no `adv`; its `logit` is that of pi_old, and `return_` is in the model's units.

@@ -45,6 +45,7 @@ from ding_lite.policy.sequences import (
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.distribution import log_prob, log_prob_entropy
 from ding_lite.rl_utils.policy_gradient import clipped_objective, squared_value_error
+from ding_lite.torch_utils.data import Batch, Figures, Output
 from ding_lite.torch_utils.minibatch import minibatches, rank_sizes
 from ding_lite.utils.key import Groups, Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -117,13 +118,13 @@ class PPOPolicy(ValuesInUnits, Policy):
             self._pretrained = load_pretrained(self._model, self._cfg.learn.pretrained_model_path)
 
     @torch.inference_mode()
-    def _forward_collect(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+    def _forward_collect(self, obs: Any, **kwargs: Any) -> Output:
         output = super()._forward_collect(obs)
         if self._pretrained is None:
             return output
         return output | {"logit_pretrained": self._run(self._pretrained, obs, mode="compute_actor")["logit"]}
 
-    def _batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def _batches(self, samples: Batch) -> Iterator[Batch]:
         self._penalty.begin()
         block = self._to_device(samples)
         of_memory = ("prev_state", "episode_step") if self.remembers else ()
@@ -141,7 +142,7 @@ class PPOPolicy(ValuesInUnits, Policy):
                     return self._penalty.adapt()
         return self._penalty.adapt()
 
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return the loss and detached figures of a minibatch with what `_targets` returns.
 
         It has `logit_pretrained` if there is a pretrained policy. `sequence_minibatches` makes a recurrent model's.
@@ -170,7 +171,7 @@ class PPOPolicy(ValuesInUnits, Policy):
             figures["clipfrac"] = weighted_mean(((ratio_B - 1.0).abs() > clip).to(ratio_B.dtype), weight_B)
         return loss, {key: value.detach() for key, value in figures.items()}
 
-    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _forward_learn(self, batch: Batch) -> Figures:
         output = self._optimizer.step(self._loss, batch)
         self._penalty.add(output)
         return output

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from torch import Tensor
-
 from ding_lite.policy.common_keys import LEARNING_RATE_KEYS, ROLLOUT_KEYS
 from ding_lite.policy.policy_gradient.actor_critic import estimate_advantages
 from ding_lite.policy.policy_gradient.ppo import PPO_KEYS, PPOPolicy
+from ding_lite.torch_utils.data import Batch, Block, Figures
 from ding_lite.torch_utils.minibatch import explained_variance, normalize_parts
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -46,7 +45,7 @@ class PPOOffPolicy(PPOPolicy):
     required_columns = ("obs", "action", "reward", "done")  # returns are estimated before samples are stored
     recurrent = False
 
-    def _get_train_sample(self, block: dict[str, Any]) -> dict[str, Any]:
+    def _get_train_sample(self, block: Block) -> Batch:
         """Return the block with `adv`, `return_` and `value` `[T, N]`, all in the units of rewards.
 
         The normalised units of the model change with every batch, so values in them could not be stored. With
@@ -61,7 +60,7 @@ class PPOOffPolicy(PPOPolicy):
         self._figures["explained_variance"] = explained_variance(value_TN, return_TN)
         return block | {"value": value_TN, "adv": adv_TN, "return_": return_TN}
 
-    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _forward_learn(self, batch: Batch) -> Figures:
         batch = dict(batch)
         self._value_stats.change(self._model, batch["return_"], batch["value"])
         for key in ("value", "return_"):

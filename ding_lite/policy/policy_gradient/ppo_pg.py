@@ -24,6 +24,7 @@ from ding_lite.policy.policy_gradient.pg import PGPolicy
 from ding_lite.rl_utils.common import weighted_mean
 from ding_lite.rl_utils.distribution import log_prob, log_prob_entropy
 from ding_lite.rl_utils.policy_gradient import clipped_objective
+from ding_lite.torch_utils.data import Batch, Figures
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -53,13 +54,13 @@ class PPOPGPolicy(PGPolicy):
     def _create_model(self) -> nn.Module:
         return init_parameters(super()._create_model(), self._cfg)
 
-    def _batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def _batches(self, samples: Batch) -> Iterator[Batch]:
         for _ in range(self._cfg.learn.epoch_per_collect):
             parts = super()._batches(samples)
             batches = [part | {"adv": part["return_"]} for part in parts]
             yield from normalize_advantages(batches) if self._cfg.learn.adv_norm else batches
 
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         learn, weight_B = self._cfg.learn, batch.get("weight")
         logp_B, entropy_B = log_prob_entropy(self._run(self._model, batch["obs"])["logit"], batch["action"])
         with torch.no_grad():

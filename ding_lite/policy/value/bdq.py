@@ -26,6 +26,7 @@ from ding_lite.model.noisy import Noise
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import bootstrapped, pick, weighted_mean
 from ding_lite.rl_utils.exploration import epsilon_greedy
+from ding_lite.torch_utils.data import Batch, Figures
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -44,7 +45,7 @@ class BDQPolicy(DQNPolicy):
     model_type = "bdq"
     action_spaces: ClassVar[tuple[type, ...]] = (gymnasium.spaces.MultiDiscrete, gymnasium.spaces.Discrete)
 
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return the loss and detached figures; `action` is `[B, D]`, or `[B]` if it is a single choice."""
         action_BD = batch["action"].reshape(len(batch["action"]), -1)
         noise = batch["noise"]

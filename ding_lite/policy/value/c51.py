@@ -27,6 +27,7 @@ from ding_lite.policy.base import Policy
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.categorical import kl_to_target, project_target
 from ding_lite.rl_utils.common import weighted_mean
+from ding_lite.torch_utils.data import Batch, Figures
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
@@ -72,7 +73,7 @@ class CategoricalPolicy(Policy):
         model = self._cfg.model
         self._support = read_support(model, self._model) if model.get("distributional", True) else None
 
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return the loss and detached figures. The networks' outputs are those of `C51DQN`.
 
         `log_distribution` may be left out, but a probability that was rounded to 0 then has no gradient.

@@ -35,6 +35,7 @@ from ding_lite.policy.common_keys import (
 )
 from ding_lite.rl_utils.common import bootstrapped, pick, weighted_mean
 from ding_lite.rl_utils.exploration import epsilon_greedy, spread_epsilon
+from ding_lite.torch_utils.data import Batch, Figures, Output
 from ding_lite.utils.key import Groups, Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
@@ -74,7 +75,7 @@ class DQNPolicy(Policy):
         super()._init_learn()
         self._target_model = self._add_target("model")
 
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return the loss, and the detached tensors `priority` `[B]`, the absolute errors, and `q_value` `[B, A]`.
 
         Args:
@@ -91,7 +92,7 @@ class DQNPolicy(Policy):
         return loss, {"priority": error_B.detach().abs(), "q_value": online["logit"].detach()}
 
     @torch.no_grad()
-    def _next_outputs(self, batch: dict[str, Any], **kwargs: Any) -> tuple[dict[str, Tensor], Tensor]:
+    def _next_outputs(self, batch: Batch, **kwargs: Any) -> tuple[dict[str, Tensor], Tensor]:
         """Return the target network's output for `next_obs`, and the next actions `[B]`; neither has a gradient.
 
         The next actions are those with the largest values in the online network (double Q-learning) or, with
@@ -108,11 +109,11 @@ class DQNPolicy(Policy):
             chooser = self._run(network, obs, layer_noise=noise.get("chooser"))
         return target, chooser["logit"].argmax(-1)
 
-    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def _draw_noise(self, batch: Batch) -> dict[str, Any]:
         names = self.forward_passes if self._cfg.get("noisy_net") else ()
         return {name: draw_noise(self._model, len(batch["action"])) for name in names}
 
-    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _forward_learn(self, batch: Batch) -> Figures:
         output = self._optimizer.step(self._loss, batch)
         self._update_targets()
         return average_allowed(output, batch["obs"])
@@ -124,14 +125,14 @@ class DQNPolicy(Policy):
         return {"eps": 0.0} if self._cfg.get("noisy_net") else super()._begin_collect(envstep)
 
     @torch.inference_mode()
-    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Any]:
+    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> Output:
         output = self._run(self._model, obs, explore=True)
         spread = self._cfg.other.get("eps", {}).get("spread", 0.0)
         epsilon = spread_epsilon(eps, spread, len(output["logit"]), *self.env_place)
         return output | {"action": self._choose(output["logit"], epsilon)}
 
     @torch.inference_mode()
-    def _forward_eval(self, obs: Any) -> dict[str, Any]:
+    def _forward_eval(self, obs: Any) -> Output:
         output = self._run(self._model, obs, explore=False)
         return output | {"action": self._choose(output["logit"], self._cfg.eval.eps, self._eval_random)}
 

@@ -28,6 +28,7 @@ from ding_lite.policy.common_keys import AGENT_KEYS, DOUBLE_KEYS, DQN_KEYS, NOIS
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import bootstrapped, weighted_mean
 from ding_lite.rl_utils.quantile import fqf_calculate_fraction_loss, quantile_loss
+from ding_lite.torch_utils.data import Batch, Figures
 from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
@@ -72,7 +73,7 @@ class FQFPolicy(DQNPolicy):
         self._optimizer = self._add_optimizer("model", parts)
         self._target_model = self._add_target("model")
 
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return the sum of both losses, and detached figures; see `DQNPolicy._loss` for the batch.
 
         The gradient of each loss flows only to the parameters that it trains.

@@ -25,6 +25,7 @@ from torch import Tensor
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import bootstrapped, weighted_mean
 from ding_lite.rl_utils.quantile import quantile_loss
+from ding_lite.torch_utils.data import Batch, Figures
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -48,12 +49,12 @@ class IQNPolicy(DQNPolicy):
     )
     model_type = "iqn"
 
-    def _draw_noise(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def _draw_noise(self, batch: Batch) -> dict[str, Any]:
         size = (len(batch["action"]), self._cfg.model.get("num_quantiles", NUM_QUANTILES.default))
         tau = {name: torch.rand(size, device=self._device, dtype=self._dtype) for name in ("online", "target")}
         return super()._draw_noise(batch) | {"tau": tau}
 
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         noise, kappa = batch["noise"], self._cfg.learn.kappa
         online = self._run(self._model, batch["obs"], layer_noise=noise.get("online"), tau=noise["tau"]["online"])
         row_B = torch.arange(len(batch["action"]), device=self._device)

@@ -27,6 +27,7 @@ from ding_lite.policy.common_keys import (
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import pick, weighted_mean
 from ding_lite.rl_utils.soft_q import LOWEST_LOG_POLICY, action_gap, soft_value
+from ding_lite.torch_utils.data import Batch, Figures
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -46,7 +47,7 @@ class MDQNPolicy(DQNPolicy):
     forward_passes = ("online", "current", "target")
     logged_figures = (*DQNPolicy.logged_figures, "action_gap", "clip_frac")
 
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         tau, alpha, action_B, noise = self._cfg.entropy_tau, self._cfg.m_alpha, batch["action"], batch["noise"]
         q_BA = self._run(self._model, batch["obs"], layer_noise=noise.get("online"))["logit"]
         with torch.no_grad():

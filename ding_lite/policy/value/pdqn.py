@@ -29,6 +29,7 @@ from ding_lite.policy.common_keys import (
     SOFT_TARGET_KEYS,
 )
 from ding_lite.rl_utils.common import bootstrapped, pick, weighted_mean
+from ding_lite.torch_utils.data import Batch, Figures, Output
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -67,7 +68,7 @@ class PDQNPolicy(Policy):
         self._add_optimizer("cont", self._model.cont, learn.learning_rate_cont)
         self._target_dis = self._add_target("dis")
 
-    def _dis_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _dis_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return L_dis and detached figures, for a batch as `_prepare` returns it."""
         with torch.no_grad():
             args_BD = self._run(self._model.cont, batch["next_obs"])
@@ -81,12 +82,12 @@ class PDQNPolicy(Policy):
         error_B = error_B.detach().abs()
         return loss, {"priority": error_B, "td_error": error_B, "q_value": q_BK.detach()}
 
-    def _cont_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _cont_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         args_BD = self._run(self._model.cont, batch["obs"])
         q_BK = self._run_frozen(self._model.dis, batch["obs"], action_args=args_BD)
         return -q_BK.sum(-1).mean(), {"q_value": q_BK.detach()}
 
-    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _forward_learn(self, batch: Batch) -> Figures:
         iterations, circle = sum(step.steps for step in self._optimizers.values()), self._cfg.learn.update_circle
         if 2 * (iterations % circle) >= circle:
             return self._optimizers["cont"].step(self._cont_loss, batch)
@@ -95,7 +96,7 @@ class PDQNPolicy(Policy):
         return output
 
     @torch.inference_mode()
-    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Any]:
+    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> Output:
         """Choose the best action with noise on its arguments, or with probability `eps` a uniformly random one."""
         output = self._forward_eval(obs)
         type_N, args_ND = output["action"]["action_type"], output["action"]["action_args"]
@@ -107,7 +108,7 @@ class PDQNPolicy(Policy):
         return output | {"action": {"action_type": action_type, "action_args": action_args}}
 
     @torch.inference_mode()
-    def _forward_eval(self, obs: Any) -> dict[str, Any]:
+    def _forward_eval(self, obs: Any) -> Output:
         obs = self._to_device(obs)
         args_ND = self._run(self._model, obs, mode="compute_continuous")["action_args"]
         logit_NK = self._run(self._model, {"state": obs, "action_args": args_ND}, mode="compute_discrete")["logit"]

@@ -25,6 +25,7 @@ from ding_lite.policy.policy_gradient.actor_critic import flatten_rows, next_val
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import pick, weighted_mean
 from ding_lite.rl_utils.policy_gradient import gae, gae_data
+from ding_lite.torch_utils.data import Batch, Block, Figures
 from ding_lite.torch_utils.minibatch import explained_variance, minibatches, rank_sizes
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
@@ -62,14 +63,14 @@ class PQNPolicy(DQNPolicy):
         self._optimizer = self._add_optimizer("model", self._model)
 
     @torch.no_grad()
-    def _returns(self, block: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    def _returns(self, block: Block) -> tuple[Tensor, Tensor]:
         """Return max_a Q(s_t, a) and R_t, both `[T, N]`, of a block as `Policy.to_samples` returns it."""
         value_TN = block["logit"].amax(-1)
         next_value_TN = next_values(block, value_TN, lambda obs: self._run(self._model, obs)["logit"].amax(-1))
         data = gae_data(value_TN, next_value_TN, block["reward"], block["done"], block["traj_flag"])
         return value_TN, value_TN + gae(data, self._cfg.discount_factor, self._cfg.collect.q_lambda)
 
-    def _batches(self, samples: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def _batches(self, samples: Batch) -> Iterator[Batch]:
         block = self._to_device(samples)
         value_TN, return_TN = self._returns(block)
         self._figures["explained_variance"] = explained_variance(value_TN, return_TN)
@@ -78,7 +79,7 @@ class PQNPolicy(DQNPolicy):
         for _ in range(self._cfg.learn.epoch_per_collect):
             yield from minibatches(samples_M, self._cfg.learn.batch_size, sizes)
 
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         q_B = pick(self._run(self._model, batch["obs"])["logit"], batch["action"])
         error_B = batch["return_"] - q_B
         loss = weighted_mean(error_B.square(), batch.get("weight"))

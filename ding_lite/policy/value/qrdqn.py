@@ -23,6 +23,7 @@ from torch import Tensor
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import bootstrapped, weighted_mean
 from ding_lite.rl_utils.quantile import quantile_loss
+from ding_lite.torch_utils.data import Batch, Figures
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -41,7 +42,7 @@ class QRDQNPolicy(DQNPolicy):
     )
     model_type = "qrdqn"
 
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         online = self._run(self._model, batch["obs"], layer_noise=batch["noise"].get("online"))
         row_B = torch.arange(len(batch["action"]), device=self._device)
         theta_BK = online["q"][row_B, batch["action"]]

@@ -28,6 +28,7 @@ from ding_lite.policy.common_keys import DQN_KEYS, LEARNING_RATE_KEYS, SPREAD_KE
 from ding_lite.policy.sequences import SEQUENCE_KEYS, RecurrentPolicy, learned_rows
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import bootstrapped, pick, value_inv_transform, value_transform, weighted_mean
+from ding_lite.torch_utils.data import Batch, Figures
 from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -57,7 +58,7 @@ class R2D2Policy(RecurrentPolicy, DQNPolicy):
     )
     model_type = "drqn"
 
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return the loss and detached figures of sequences as `SequenceView` makes them."""
         cfg = self._cfg
         rows = learned_rows(batch, cfg)

@@ -21,6 +21,7 @@ from ding_lite.policy.common_keys import AGENT_KEYS, DQN_KEYS, LEARNING_RATE_KEY
 from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.rl_utils.common import bootstrapped, pick, weighted_mean
 from ding_lite.rl_utils.soft_q import epsilon_softmax, soft_value
+from ding_lite.torch_utils.data import Batch, Figures, Output
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY
 
@@ -37,7 +38,7 @@ class SQLPolicy(DQNPolicy):
     )
     logged_figures = (*DQNPolicy.logged_figures, "soft_value")
 
-    def _loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         noise = batch["noise"]
         q_BA = self._run(self._model, batch["obs"], layer_noise=noise.get("online"))["logit"]
         with torch.no_grad():
@@ -49,6 +50,6 @@ class SQLPolicy(DQNPolicy):
         return loss, {"priority": error_B.detach().abs(), "q_value": q_BA.detach(), "soft_value": value_B}
 
     @torch.inference_mode()
-    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Tensor]:
+    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> Output:
         logit_NA = self._run(self._model, obs)["logit"]
         return {"logit": logit_NA, "action": epsilon_softmax(logit_NA, eps, self._cfg.learn.alpha)}

@@ -32,6 +32,7 @@ from ding_lite.rl_utils.common import bootstrapped, pick, weighted_mean
 from ding_lite.rl_utils.distribution import entropy
 from ding_lite.rl_utils.q_continuous import temperature_error
 from ding_lite.rl_utils.soft_q import epsilon_softmax, soft_value
+from ding_lite.torch_utils.data import Batch, Figures, Output
 from ding_lite.torch_utils.optimizer import Coefficient
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
@@ -76,7 +77,7 @@ class SQNPolicy(Policy):
         self._add_optimizer("alpha", self._alpha, learn.learning_rate_alpha)
         self._target_model = self._add_target("q")
 
-    def _q_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _q_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return L_q for a batch as `DQNPolicy._loss` takes it, and figures, among them `entropy` `[B]`."""
         q_CBA = self._run(self._model, batch["obs"])["q_value"]
         with torch.no_grad():
@@ -90,12 +91,12 @@ class SQNPolicy(Policy):
         figures = {"q_value": q_CBA.detach(), "soft_value": value_B, "entropy": entropy(target_q_BA / alpha)}
         return loss, {"priority": priority_B, **figures}
 
-    def _alpha_loss(self, batch: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _alpha_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return L_alpha, and alpha as a figure, for a batch with `entropy` `[B]`."""
         loss = temperature_error(self._alpha.learned, -batch["entropy"], self._cfg.learn.target_entropy)
         return loss, {"alpha": self._alpha().detach()}
 
-    def _forward_learn(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _forward_learn(self, batch: Batch) -> Figures:
         output = self._optimizers["q"].step(self._q_loss, batch)
         output |= self._optimizers["alpha"].step(self._alpha_loss, {"entropy": output["entropy"]})
         self._update_targets()
@@ -114,6 +115,6 @@ class SQNPolicy(Policy):
             self._acting["alpha"] = self._alpha = Coefficient(self._cfg.learn.alpha).to(self._device, self._dtype)
 
     @torch.inference_mode()
-    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> dict[str, Tensor]:
+    def _forward_collect(self, obs: Any, eps: float = 0.0, **kwargs: Any) -> Output:
         logit_NA = self._run(self._model, obs)["logit"]
         return {"logit": logit_NA, "action": epsilon_softmax(logit_NA, eps, self._alpha())}

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from ding_lite.rl_utils.common import discounts, nstep_sums
+from ding_lite.torch_utils.data import Batch, Block
 from ding_lite.utils.registry import BUFFER_REGISTRY, ConfigError
 from ding_lite.utils.schedule import Scheduled
 from ding_lite.utils.tree import tree_map
@@ -71,17 +72,17 @@ class ReplayBuffer:
         """Return the number of samples that can be drawn."""
         return len(self.ring.starts(self.view.span)) * self.ring.num_envs
 
-    def push(self, block: dict[str, Any]) -> None:
+    def push(self, block: Block) -> None:
         """Store a rollout block `[T, N, ...]` (see `SampleCollector`) in place of the oldest rows."""
         part = self.ring.part(block)
         part.push(block)
         self.sampler.pushed(part, len(block["reward"]), self.view.span)
 
-    def sample(self, batch_size: int) -> dict[str, Any]:
+    def sample(self, batch_size: int) -> Batch:
         """Return one batch, see `batches`."""
         return next(self.batches(batch_size, 1))
 
-    def batches(self, batch_size: int, number: int) -> Iterator[dict[str, Any]]:
+    def batches(self, batch_size: int, number: int) -> Iterator[Batch]:
         """Yield batches for several learner iterations.
 
         A batch contains the samples that the view makes and the tensors that the sampler adds. `index` `[B]` holds the
@@ -179,7 +180,7 @@ class TransitionView:
         self._gamma, self._discount_K = gamma, discounts(float(gamma), nstep, device)
         self.joined = not isinstance(gamma, Scheduled)
 
-    def gather(self, ring: Ring, drawn: dict[str, Tensor]) -> dict[str, Any]:
+    def gather(self, ring: Ring, drawn: dict[str, Tensor]) -> Batch:
         if isinstance(self._gamma, Scheduled):
             self._discount_K = discounts(self._gamma.current(), self.span, self._discount_K.device)
         discount_K = self._discount_K

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ding_lite.torch_utils.data import Batch, Block
 from ding_lite.utils.tree import tree_leaves, tree_map
 
 NOT_STORED = ("last_obs", "final_obs", "final_index", "episode_step")  # keys of a rollout block that are not columns
@@ -65,7 +66,7 @@ class Ring:
         """The rings that it consists of, see `ActorRings`."""
         return (self,)
 
-    def part(self, block: dict[str, Any]) -> Ring:
+    def part(self, block: Block) -> Ring:
         """Return the part that stores a rollout block."""
         return self
 
@@ -74,7 +75,7 @@ class Ring:
         """The number of the first places among which are all that hold data."""
         return self.size * self.num_envs
 
-    def push(self, block: dict[str, Any]) -> None:
+    def push(self, block: Block) -> None:
         """Write a rollout block `[T, N, ...]` (see `SampleCollector`) in place of the oldest rows."""
         block, n_step = tree_map(lambda leaf: to_single(leaf).to(self.device), block), len(block["reward"])
         if n_step > self.num_rows:
@@ -282,5 +283,5 @@ class View(Protocol):
     # learner iteration to the next. Several batches can then be gathered as one, and split.
     joined: bool
 
-    def gather(self, ring: Ring, drawn: dict[str, Tensor]) -> dict[str, Any]:
+    def gather(self, ring: Ring, drawn: dict[str, Tensor]) -> Batch:
         """Return the batch of the samples at `drawn["index"]`; the buffer adds to it what the sampler has drawn."""

@@ -5,12 +5,11 @@ Shapes: B sequences, T rows of each, L rows of which are learned from or burnt i
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from ding_lite.rl_utils.common import discounts, nstep_sums
+from ding_lite.torch_utils.data import Batch
 from ding_lite.utils.schedule import Scheduled
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker.replay.ring import Ring
@@ -53,7 +52,7 @@ class SequenceView:
         self._step_T1 = torch.arange(self.span, device=device)[:, None]
         self._gamma, self._discount_K = gamma, discounts(float(gamma), nstep, device)
 
-    def gather(self, ring: Ring, drawn: dict[str, Tensor]) -> dict[str, Any]:
+    def gather(self, ring: Ring, drawn: dict[str, Tensor]) -> Batch:
         place_TB = ring.later(drawn["index"], self._step_T1)
         place_M = place_TB.flatten()  # M = T B
         rows = ring.rows(place_M, without=("obs", "prev_state"))
@@ -69,7 +68,7 @@ class SequenceView:
             batch["final_index"], batch["final_obs"] = final_index, ring.successors(place_M[final_index])
         return batch | self._sum_rewards(batch)
 
-    def _sum_rewards(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def _sum_rewards(self, batch: Batch) -> dict[str, Tensor]:
         """Return the n-step `reward`, `done`, `value_gamma` and `last_step`, each `[L, B]`."""
         if isinstance(self._gamma, Scheduled):
             self._discount_K = discounts(self._gamma.current(), self._nstep, self._discount_K.device)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ding_lite.torch_utils.data import Block
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker.replay.buffer import TransitionView
 from ding_lite.worker.replay.ring import NOT_STORED, Ring, to_single
@@ -38,7 +39,7 @@ class TransitionStream:
         self._batch_size = batch_size
         self._rest: dict[str, Any] = {}  # transitions that do not fill a batch yet
 
-    def take(self, block: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def take(self, block: Block) -> Iterator[dict[str, Any]]:
         """Store a rollout block `[T, N, ...]`, and yield the transitions that are complete now, `[B, ...]`."""
         ring = self._ring
         ring.push(block)
@@ -66,7 +67,7 @@ class EpisodeStream:
     def __init__(self, num_envs: int) -> None:
         self._parts: list[list[dict[str, Any]]] = [[] for _ in range(num_envs)]  # parts of the running episodes
 
-    def take(self, block: dict[str, Any]) -> list[dict[str, Any]]:
+    def take(self, block: Block) -> list[dict[str, Any]]:
         """Take a rollout block `[T, N, ...]` and return the episodes that ended in it.
 
         Each has the block's columns, `[L, ...]`, and `last_obs` `[...]`, the true observation after its last step.
