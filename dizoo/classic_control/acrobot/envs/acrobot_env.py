@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import gymnasium
 from easydict import EasyDict
+from gymnasium.vector import VectorEnv
 
 from ding_lite.envs import make_gymnasium
 from ding_lite.utils.key import Key
@@ -22,3 +23,10 @@ class AcroBotEnv(gymnasium.Wrapper):
 
     def __init__(self, cfg_env: EasyDict) -> None:
         super().__init__(make_gymnasium(cfg_env))
+
+    @classmethod
+    def make_batched(cls, cfg_env: EasyDict, num_envs: int, device: str) -> VectorEnv:
+        """Return `num_envs` environments as one torch program."""
+        from dizoo.classic_control.acrobot.envs.acrobot_torch import AcrobotTorch  # noqa: PLC0415  (it loads torch)
+
+        return AcrobotTorch.from_config(cfg_env, num_envs, device)

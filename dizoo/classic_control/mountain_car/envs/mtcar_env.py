@@ -7,6 +7,7 @@ from typing import ClassVar
 import gymnasium
 import numpy as np
 from easydict import EasyDict
+from gymnasium.vector import VectorEnv
 
 from ding_lite.envs import make_gymnasium
 from ding_lite.utils.key import Key
@@ -26,3 +27,10 @@ class MountainCarEnv(gymnasium.Wrapper):
         env = make_gymnasium(cfg_env)
         one = np.ones(2, np.float32)
         super().__init__(gymnasium.wrappers.RescaleObservation(env, -one, one) if cfg_env.scale_obs else env)
+
+    @classmethod
+    def make_batched(cls, cfg_env: EasyDict, num_envs: int, device: str) -> VectorEnv:
+        """Return `num_envs` environments as one torch program."""
+        from dizoo.classic_control.mountain_car.envs.mtcar_torch import MountainCarTorch  # noqa: PLC0415  (it loads torch)
+
+        return MountainCarTorch.from_config(cfg_env, num_envs, device, scale_obs=cfg_env.scale_obs)

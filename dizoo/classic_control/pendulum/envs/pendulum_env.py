@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import gymnasium
 from easydict import EasyDict
+from gymnasium.vector import VectorEnv
 
 from ding_lite.envs import make_gymnasium
 from ding_lite.utils.key import Key
@@ -27,3 +28,10 @@ class PendulumEnv(gymnasium.Wrapper):
     def __init__(self, cfg_env: EasyDict) -> None:
         env = make_gymnasium(cfg_env)
         super().__init__(env if cfg_env.continuous else DiscreteActions(env, NUM_TORQUES))
+
+    @classmethod
+    def make_batched(cls, cfg_env: EasyDict, num_envs: int, device: str) -> VectorEnv:
+        """Return `num_envs` environments as one torch program."""
+        from dizoo.classic_control.pendulum.envs.pendulum_torch import PendulumTorch  # noqa: PLC0415  (it loads torch)
+
+        return PendulumTorch.from_config(cfg_env, num_envs, device)
