@@ -39,11 +39,12 @@ class CartPoleTorch(TorchVectorEnv):
         _, v, theta, omega = state.unbind()
         sin, cos = theta.sin(), theta.cos()
         p = torch.addcmul(actions * (2 * PUSH) - PUSH, omega * omega, sin, value=POLE_SHARE)
-        inertia = HALF_LENGTH * 4 / 3 - POLE_SHARE * (cos * cos)
+        inertia = torch.rsub(cos * cos, HALF_LENGTH * 4 / 3, alpha=POLE_SHARE)
         alpha = torch.addcmul(GRAVITY * sin, p, cos, value=-1) / inertia
         a = torch.addcmul(p, alpha, cos, value=-POLE_SHARE)
         state = torch.add(state, torch.stack((v, a, omega, alpha)), alpha=TIME_STEP)
-        terminated = (state[0].abs() > MAX_POSITION) | (state[2].abs() > MAX_ANGLE)
+        x, _, theta, _ = state.unbind()
+        terminated = (x.abs() > MAX_POSITION) | (theta.abs() > MAX_ANGLE)
         if self.kwargs.get("sutton_barto_reward"):
             return state, -terminated.to(self.dtype), terminated
         return state, torch.ones_like(v), terminated
