@@ -54,7 +54,7 @@ What to build; each part is a dict with a `type`.
 |---|---|
 | `env.type` | registered environment; left out, any gymnasium id by `env.env_id` |
 | `env.import_names` | modules that register it |
-| `env_manager.type` | `base`, `subprocess`, `native` or `env_pool`, see `env.manager.type` |
+| `env_manager.type` | `base`, `subprocess`, `native`, `env_pool` or `batched`, see `env.manager.type` |
 | `policy.type` | registered policy |
 | `policy.import_names` | modules that register the policy or its model |
 | `reward_model.type` | registered reward model; left out, rewards are learned from as they are |

@@ -49,7 +49,7 @@ def find_builder(cfg_env: EasyDict, builders: Sequence[Builder] | None) -> Any:
         builder = ENV_REGISTRY.find(cfg_env.type)
     if manager == "env_pool" and hasattr(builder, "env_pool_task"):
         return builder.env_pool_task(cfg_env)
-    if manager not in ENGINES or (manager == "native" and hasattr(builder, "make_native")):
+    if manager not in ("native", "env_pool") or (manager == "native" and hasattr(builder, "make_native")):
         return builder
     lack = "engine of their own" if manager == "native" else "equivalent in envpool (env.type 'gymnasium' may have one)"
     raise ConfigError(

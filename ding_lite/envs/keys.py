@@ -108,7 +108,7 @@ ENV_KEYS: dict[str, Any] = dict(
         type=Key(
             "base",
             "'base': in this process; 'subprocess': a process for each; 'native': the game's own engine; 'env_pool': "
-            "envpool's, the extra `envpool`",
+            "envpool's, the extra `envpool`; 'batched': a simulator that steps all as one tensor",
         ),
         num_threads=Key(
             0,

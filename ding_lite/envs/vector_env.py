@@ -43,6 +43,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from easydict import EasyDict
 from gymnasium.vector import AutoresetMode, VectorEnv
@@ -77,6 +78,10 @@ def check_env(cfg_env: EasyDict, builders: Sequence[Builder] | None = None) -> E
         from ding_lite.trained.rendering import check_recording  # noqa: PLC0415
 
         check_recording(cfg_env, builders)
+    if cfg_env.manager.type == "batched":
+        from ding_lite.envs.batched import check_batched  # noqa: PLC0415
+
+        return check_batched(builder, cfg_env)
     if hasattr(builder, "check") and not cfg_env.wrappers:
         spec = builder.check(cfg_env)
         side = ActionUnits(spec.action_space, cfg_env.act_scale).space
@@ -108,6 +113,7 @@ def create_vector_env(
     builders: Sequence[Builder] | None = None,
     replay_path: str | None = None,
     bounded: bool = False,
+    device: Any = "cpu",
 ) -> EpisodeMonitor:
     """Build `num_envs` environments that obey the contract of this module.
 
@@ -121,6 +127,7 @@ def create_vector_env(
         builders: functions that each build one environment from `cfg.env`, instead of the class `cfg.env.type`.
         replay_path: directory for videos of the first environment's episodes; None: none are recorded.
         bounded: whether training episodes must end, see `EpisodeMonitor`; those of evaluations always do.
+        device: of the tensors of a simulator, with `env_manager.type='batched'`; here, they become arrays of NumPy.
 
     Raises:
         ConfigError: see `check_env`.
@@ -141,7 +148,11 @@ def create_vector_env(
 
         builds[0] = partial(build_recorded, cfg_env, builders or [builder], replay_path, 0)
     env: VectorEnv
-    if manager.type in ENGINES:
+    if manager.type == "batched":
+        from ding_lite.envs.batched import HostVectorEnv, create_batched  # noqa: PLC0415
+
+        env = HostVectorEnv(create_batched(builder, cfg_env, num_envs, device))
+    elif manager.type in ENGINES:
         num_threads = manager.num_threads or max(1, usable_cores() // local_world_size)
         env = builder.make_native(cfg_env, num_envs, min(num_threads, num_envs))
     elif manager.type == "subprocess":

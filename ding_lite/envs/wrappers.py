@@ -22,7 +22,7 @@ TRUE_REWARD = "ding_lite.true_reward"  # key of `info`; an environment may set i
 RECORDER = "RecordEpisodeStatistics"  # the wrapper whose place says which rewards are the true ones
 REPLACED = {"NormalizeObservation": "env.norm_obs", "NormalizeReward": "env.norm_reward"}
 KNOWN = tuple(name for name in gymnasium.wrappers.__all__ if name != "vector")  # `vector` is a package
-ENGINES = ("native", "env_pool")  # managers that play all environments at once
+ENGINES = ("native", "env_pool", "batched")  # managers that play all environments at once
 TRIAL_STEPS = 16  # env steps of the episode that is played twice
 
 

@@ -121,8 +121,7 @@ class Policy(Checkpointed):
                 f"expected policy.multi_gpu=True with {get_world_size()} processes, got policy.multi_gpu=False: "
                 "each process would train a model of its own; set policy.multi_gpu=True."
             )
-        on_gpu = cfg.cuda and torch.cuda.is_available()
-        self._device = torch.device(f"cuda:{get_local_rank() % torch.cuda.device_count()}" if on_gpu else "cpu")
+        self._device = find_device(cfg)
         self.precision = find_precision(cfg.precision, self._device)  # "float32" or "bf16"
         self.schedules = Schedules(cfg, type(self), self._device)
         self._cfg = cfg = self.schedules.cfg  # a copy if there are schedules, whose numbers change
@@ -285,13 +284,16 @@ class Policy(Checkpointed):
             self.normalizer.update(block)
         return self._get_train_sample(block)
 
-    def reset(self, env_id: np.ndarray | None = None, explore: bool = True) -> None:
-        """Forget the running episodes of these environments of a collector, or of an evaluator; None: all."""
+    def reset(self, env_id: Any = None, explore: bool = True) -> None:
+        """Forget the running episodes of these environments of a collector, or of an evaluator; None: all.
+
+        `env_id` has their numbers, or is a mask, bool `[N]`.
+        """
         if env_id is None:
             self._memory[explore] = {}
         elif self._memory[explore]:
-            index_K = torch.as_tensor(env_id, device=self._device)
-            self._memory[explore] = tree_map(lambda leaf: leaf.index_fill(0, index_K, 0.0), self._memory[explore])
+            index = torch.as_tensor(env_id, device=self._device)
+            self._memory[explore] = tree_map(lambda leaf: _forget(leaf, index), self._memory[explore])
         if explore:
             self._reset_collect(env_id)
             return
@@ -482,7 +484,7 @@ class Policy(Checkpointed):
             "obs": obs,
             "action": policy_output["action"],
             "reward": timestep.reward,
-            "done": np.zeros_like(timestep.done) if self._cfg.learn.ignore_done else timestep.done,
+            "done": timestep.done & (not self._cfg.learn.ignore_done),
             "traj_flag": timestep.traj_flag,
             **{key: policy_output[key] for key in self.stored_outputs if key in policy_output},
         }
@@ -491,7 +493,7 @@ class Policy(Checkpointed):
         """Turn a rollout block `[T, N, ...]` into samples. By default, the block is returned unchanged, for replay."""
         return block
 
-    def _reset_collect(self, env_id: np.ndarray | None = None) -> None:
+    def _reset_collect(self, env_id: Any = None) -> None:
         """Forget more of the running episodes of these environments than `_memory`; None means all."""
 
     # For evaluating.
@@ -509,7 +511,7 @@ class Policy(Checkpointed):
         output = self._run(self._model, obs, explore=False, **options)
         return output if "action" in output else output | {"action": mode(output["logit"])}
 
-    def _reset_eval(self, env_id: np.ndarray | None = None) -> None:
+    def _reset_eval(self, env_id: Any = None) -> None:
         """Forget more of the running episodes of these environments than `_memory`; None means all."""
 
     def _to_device(self, data: Any) -> Any:
@@ -530,6 +532,12 @@ def create_policy(
     return policy_cls(cfg, model, enable_field)
 
 
+def find_device(cfg: EasyDict) -> torch.device:
+    """Return the device of this rank's networks; `cfg` is the compiled `cfg.policy`."""
+    on_gpu = cfg.cuda and torch.cuda.is_available()
+    return torch.device(f"cuda:{get_local_rank() % torch.cuda.device_count()}" if on_gpu else "cpu")
+
+
 def check_attributes(policy: Policy) -> None:
     """Check that a policy's model has what the policy reads of it."""
     wanted, model = policy.model_attributes, policy.model
@@ -539,6 +547,13 @@ def check_attributes(policy: Policy) -> None:
             f"{type(model).__name__} has no {', '.join(missing)}: see 'What each policy asks of a model' in "
             "docs/extending.md."
         )
+
+
+def _forget(leaf: Tensor, index: Tensor) -> Tensor:
+    """Return a tensor `[N, ...]` with zeros where `index`, numbers or a mask `[N]`, says so."""
+    if index.dtype == torch.bool:
+        return leaf.masked_fill(index.view(-1, *[1] * (leaf.ndim - 1)), 0.0)
+    return leaf.index_fill(0, index, 0.0)
 
 
 def _bounded(action: Tensor) -> Tensor:

@@ -35,8 +35,10 @@ from ding_lite.config.config import compile_pair, read_pair
 from ding_lite.config.shapes import divide, fit_shapes, play_first_actions
 from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
 from ding_lite.envs.actions import ActionUnits
+from ding_lite.envs.builders import find_builder
 from ding_lite.envs.spaces import load_spec
 from ding_lite.policy import Policy
+from ding_lite.policy.base import find_device
 from ding_lite.run.pipelines import check_pipeline
 from ding_lite.torch_utils.gradient import create_graphs, uses_graphs
 from ding_lite.torch_utils.networks import is_small
@@ -242,7 +244,13 @@ class RunSetup:
         return replay
 
     def _create_env(self, stack: ExitStack, num_envs: int, training: bool, **options: Any) -> Any:
-        env = create_vector_env(self.cfg.env, num_envs, self.cfg.seed, training, **options)
+        device = find_device(self.cfg.policy)
+        if self.cfg.env.manager.type == "batched" and training:
+            from ding_lite.envs.batched import create_batched  # noqa: PLC0415
+
+            env: Any = create_batched(find_builder(self.cfg.env, None), self.cfg.env, num_envs, device, training)
+        else:
+            env = create_vector_env(self.cfg.env, num_envs, self.cfg.seed, training, device=device, **options)
         stack.callback(env.close)
         return env
 

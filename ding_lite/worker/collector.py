@@ -10,14 +10,11 @@ from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any, Protocol
 
-import gymnasium
 import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
-from gymnasium.vector.utils import create_empty_array
 
 from ding_lite.envs.actions import random_actions
-from ding_lite.envs.restorable import RestorableVectorEnv
 from ding_lite.torch_utils.data import Output, Row
 from ding_lite.utils.checkpoint.file import CheckpointError, storable, to_arrays, to_tensors
 from ding_lite.utils.ranks.collectives import allreduce_data
@@ -80,7 +77,8 @@ class SampleCollector:
         self.num_envs, self._share = env.num_envs, n_sample // env.num_envs
         self._info_keys: tuple[str, ...] = getattr(env, "info_keys", ())
         self._stores_outputs = getattr(policy, "stores_outputs", True)  # with random actions too
-        self._rows = RolloutRows(env.observation_space)
+        self._device = getattr(env, "device", None)  # of a simulator that returns tensors; None: arrays of NumPy
+        self._rows = RolloutRows(self._device)
         self.envstep, self.episode_count, self.interrupted = 0, 0, False
         self._attributes: dict[str, Any] = {}  # what `set_attr` has set
         env.action_space.seed(seeds[0])
@@ -93,8 +91,8 @@ class SampleCollector:
             seeds: one seed for each environment; None: the environments continue with their own seeds.
         """
         self._obs, _ = self._env.reset(seed=seeds)  # type: ignore[arg-type]  # lists are accepted
-        self._episode_step_N = np.zeros(self.num_envs, np.int32)
-        self._ended_N = np.zeros(self.num_envs, np.bool_)  # which episodes the last step has ended
+        self._episode_step_N = self._rows.own(np.zeros(self.num_envs, np.int32))
+        self._ended_N = self._rows.own(np.zeros(self.num_envs, np.bool_))  # which episodes the last step has ended
         self._policy.reset()
 
     def collect(self, n_sample: int | None = None, random: bool = False) -> tuple[dict[str, Any], dict[str, float]]:
@@ -119,8 +117,10 @@ class SampleCollector:
             obs = self._rows.write_obs(t, self._obs)
             output = {} if random and not self._stores_outputs else self._policy.act(obs, **kwargs)
             if random:
-                output["action"] = tree_map(torch.as_tensor, random_actions(self._env.action_space, obs))
-            self._obs, reward, terminated, truncated, info = self._env.step(tree_map(to_numpy, output["action"]))
+                seen = obs if self._device is None else tree_map(to_numpy, obs)
+                output["action"] = tree_map(torch.as_tensor, random_actions(self._env.action_space, seen))
+            action = output["action"] if self._device else tree_map(to_numpy, output["action"])
+            self._obs, reward, terminated, truncated, info = self._env.step(action)
             self._ended_N = terminated | truncated
             done, cut = terminated, self._ended_N
             if "part_ended" in info:
@@ -133,12 +133,14 @@ class SampleCollector:
             self._rows.write(t, row)
             self._episode_step_N += 1
             if "final_obs" in info:
-                index_K = np.flatnonzero(self._ended_N)
-                self._rows.add_ends(t * self.num_envs + index_K, index_K, info)
-                self._episode_step_N[index_K] = 0
-                self._policy.reset(index_K)
+                self._episode_step_N *= ~self._ended_N
+                self._policy.reset(self._rows.add_ends(t, self._ended_N, info))
             n_step = t + 1
         block, ends = self._rows.take(n_step, self._obs)
+        if self._device:
+            from ding_lite.envs.batched import check_block  # noqa: PLC0415
+
+            check_block(block, self.num_envs, self._env.name)  # type: ignore[attr-defined]  # a `BatchedVectorEnv`
         return block, self._count(n_step, self._counted(ends), time.perf_counter() - start)
 
     def _steps(self, n_sample: int | None) -> Iterable[int]:
@@ -206,8 +208,7 @@ class SampleCollector:
 
     def local_state_dict(self) -> dict[str, Any]:
         """Return the state of this rank's environments, and of the random generator of their actions."""
-        assert isinstance(self._env, RestorableVectorEnv)  # true for all environments that a run collects from
-        return {"env": to_tensors(self._env.state_dict())}
+        return {"env": to_tensors(self._env.state_dict())}  # type: ignore[attr-defined]  # see `create_vector_env`
 
     def load_local_state_dict(self, state: dict[str, Any]) -> list[int]:
         """Restore a state that `local_state_dict` returned.
@@ -218,12 +219,11 @@ class SampleCollector:
         Raises:
             CheckpointError: the state belongs to a different number of environments.
         """
-        assert isinstance(self._env, RestorableVectorEnv)
         try:
-            self._obs, length_N, restored_N = self._env.load_state_dict(to_arrays(state["env"]))
+            self._obs, length_N, restored_N = self._env.load_state_dict(to_arrays(state["env"]))  # type: ignore[attr-defined]
         except ValueError as error:
             raise CheckpointError(str(error)) from error
-        self._episode_step_N = length_N.astype(np.int32)
+        self._episode_step_N = self._rows.own(length_N.astype(np.int32))
         lost_K = np.flatnonzero(~restored_N)
         if len(lost_K):
             self._policy.reset(lost_K)
@@ -233,51 +233,73 @@ class SampleCollector:
 class RolloutRows:
     """The memory of a rollout block, reused by every collect, and a list of the episodes that ended in the block.
 
+    Its columns are tensors. Arrays of NumPy are written through views of them.
+
+    Args:
+        device: the device of the columns, where environments return tensors; None: they return arrays of NumPy.
+
     Attributes:
         capacity: rows that fit into the memory.
     """
 
-    def __init__(self, observation_space: gymnasium.Space[Any]) -> None:
-        self._columns: dict[str, Any] = {"obs": create_empty_array(observation_space, 0, fn=np.empty)}
+    def __init__(self, device: torch.device | None = None) -> None:
+        self._device = device
+        self._columns: dict[str, Any] = {}
+        self._views: dict[str, Any] = {}  # what is written: the columns on a device, else views of them
         self._ends: list[dict[str, Any]] = []
         self.capacity = 0
+
+    def own(self, array: np.ndarray) -> Any:
+        """Return an array in the form of the environments' arrays: on a device, as a tensor."""
+        return array if self._device is None else torch.as_tensor(array, device=self._device)
 
     def reserve(self, n_step: int) -> None:
         """Make room for at least `n_step` rows. Rows that have been written are kept."""
         if n_step > self.capacity:
-            self._columns = tree_map(lambda rows: np.resize(rows, (n_step, *rows.shape[1:])), self._columns)
+            self._columns = tree_map(lambda rows: _grown(rows, n_step), self._columns)
+            self._views = tree_map(self._view, self._columns)
             self.capacity = n_step
+
+    def _view(self, rows: torch.Tensor) -> Any:
+        return rows.numpy() if self._device is None else rows
 
     def write_obs(self, t: int, obs: Any) -> Any:
         """Copy observations `[N, ...]` into row `t`. Return a view of this row, not a copy."""
-        rows = self._columns["obs"]
-        _write(rows, t, obs)
-        return tree_map(lambda column: column[t], rows)
+        self.write(t, {"obs": obs})
+        return tree_map(lambda rows: rows[t], self._views["obs"])
 
     def write(self, t: int, row: Row) -> None:
         """Copy a nested dict of arrays or tensors `[N, ...]` into row `t`; a new key gets a new column."""
         for key, value in row.items():
             if key not in self._columns:
                 self._columns[key] = tree_map(self._allocate, value)
-            _write(self._columns[key], t, value)
+                self._views[key] = tree_map(self._view, self._columns[key])
+            _write(self._views[key], t, value)
 
-    def _allocate(self, leaf: Any) -> np.ndarray:
-        array = to_numpy(torch.as_tensor(leaf))
-        return np.empty((self.capacity, *array.shape), array.dtype)
+    def _allocate(self, leaf: Any) -> torch.Tensor:
+        tensor = torch.as_tensor(leaf)
+        return torch.empty((self.capacity, *tensor.shape), dtype=tensor.dtype, device=self._device or "cpu")
 
-    def add_ends(self, place_K: np.ndarray, index_K: np.ndarray, info: dict[str, Any]) -> None:
-        """Record the K episodes that ended in one step.
+    def add_ends(self, t: int, ended_N: Any, info: dict[str, Any]) -> Any:
+        """Record the episodes that ended in step `t`; return what `Policy.reset` takes for them.
 
         Args:
-            place_K: their places `t * N + n`.
-            index_K: their environments.
+            t: the step.
+            ended_N: which episodes ended.
             info: the vector environment's info of this step: `episode_return` and `episode_length` `[N]`,
-                `final_obs` `[K, ...]` and, if there is one, `episode_info` `[K, I]`.
+                `final_obs` `[K, ...]` and, if there is one, `episode_info` `[K, I]`; on a device, these two are
+                `[N, ...]`.
         """
-        totals = {"return": info["episode_return"][index_K], "length": info["episode_length"][index_K]}
+        index_K = None if self._device else np.flatnonzero(ended_N)
+        totals = {"return": info["episode_return"], "length": info["episode_length"]}
+        if index_K is not None:
+            totals = {key: total_N[index_K] for key, total_N in totals.items()}
         if "episode_info" in info:
             totals["info"] = info["episode_info"]
-        self._ends.append({"index": place_K, "obs": info["final_obs"]} | totals)
+        place = ended_N if index_K is None else t * len(ended_N) + index_K
+        final = info["final_obs"] if self._device is None else tree_map(torch.clone, info["final_obs"])
+        self._ends.append({"index": place, "obs": final} | totals)
+        return ended_N if index_K is None else index_K
 
     def take(self, n_step: int, last_obs: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return the first `n_step` rows as a rollout block, and the recorded ends of episodes, which are cleared.
@@ -290,15 +312,30 @@ class RolloutRows:
             The block, see `SampleCollector`, and `index` (the place `t * N + n`), `return` and `length` `[K]`, and
             `info` `[K, I]` if there are `env.info_keys`, of the episodes that ended.
         """
-        block = tree_map(lambda rows: torch.from_numpy(rows[:n_step]), self._columns)
-        block["last_obs"] = tree_map(torch.from_numpy, last_obs)
-        if not self._ends:
+        block = tree_map(lambda rows: rows[:n_step], self._columns)
+        block["last_obs"] = tree_map(torch.as_tensor, last_obs)
+        ends, self._ends = self._joined(), []
+        if not len(ends["index"]):
             return block, {"index": np.empty(0, np.int64), "return": np.empty(0), "length": np.empty(0)}
-        ends = tree_map(lambda *parts: np.concatenate(parts), *self._ends)
-        self._ends = []
-        block["final_index"] = torch.from_numpy(ends["index"])
-        block["final_obs"] = tree_map(torch.from_numpy, ends.pop("obs"))
-        return block, ends
+        block["final_index"] = ends["index"]
+        block["final_obs"] = ends.pop("obs")
+        return block, tree_map(to_numpy, ends)
+
+    def _joined(self) -> dict[str, Any]:
+        """Return the ends of all steps; on a device, this waits for it, once a collect."""
+        if not self._ends:
+            return {"index": ()}
+        if self._device is None:
+            return tree_map(lambda *parts: torch.from_numpy(np.concatenate(parts)), *self._ends)
+        ends_TN = tree_map(lambda *parts: torch.stack(parts), *self._ends)
+        index_K = ends_TN.pop("index").flatten().nonzero().squeeze(1)
+        return {"index": index_K} | tree_map(lambda leaf: leaf.flatten(0, 1)[index_K], ends_TN)
+
+
+def _grown(rows: torch.Tensor, n_step: int) -> torch.Tensor:
+    grown = rows.new_empty(n_step, *rows.shape[1:])
+    grown[: len(rows)] = rows
+    return grown
 
 
 def to_numpy(leaf: torch.Tensor) -> np.ndarray:
@@ -311,4 +348,4 @@ def _write(rows: Any, t: int, value: Any) -> None:
         for key, part in value.items():
             _write(rows[key], t, part)
     else:
-        rows[t] = to_numpy(value) if isinstance(value, torch.Tensor) else value
+        rows[t] = to_numpy(value) if isinstance(value, torch.Tensor) and not isinstance(rows, torch.Tensor) else value

@@ -48,7 +48,7 @@ class EpisodeCollector(SampleCollector):
                 self._env.truncate_all()  # type: ignore[attr-defined]  # see `create_vector_env`
                 share = 1
             yield t
-            ended_N += self._ended_N
+            ended_N += np.asarray(self._ended_N)
             t += 1
         self._played = ended_N.min()  # fewer than the share only if episodes were truncated
 

@@ -15,7 +15,7 @@ from gymnasium.wrappers import RescaleObservation
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ding_lite.trained.rendering import drawing_offscreen
+from ding_lite.trained.rendering import _drawing_offscreen
 from ding_lite.utils import ENV_REGISTRY
 from ding_lite.utils.registry import ConfigError
 from dizoo.classic_control.acrobot.envs.acrobot_torch import AcrobotTorch
@@ -276,7 +276,7 @@ def test_restored_environments_go_on_with_the_same_bits(name: str) -> None:
 def test_the_first_environments_image_is_gymnasiums(name: str) -> None:
     pytest.importorskip("pygame")
     game = GAMES[name]
-    with drawing_offscreen():
+    with _drawing_offscreen():
         env, original = game.torch(3, dtype=torch.float64), gymnasium.make(game.env_id, render_mode="rgb_array")
         original.reset(seed=0)
         inner: Any = original.unwrapped

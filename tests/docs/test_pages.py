@@ -7,10 +7,12 @@ import re
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from ding_lite.entry import serial_pipeline_onpolicy
 from tests.distributed.launcher import ROOT, finish, run_forked, run_ranks, start
 from tests.docs.test_docs import BLOCK, blocks, follow, run
 from tests.docs.test_extending import write_files
@@ -42,6 +44,20 @@ def test_a_tracker_of_ones_own_works_as_printed(tmp_path: Path) -> None:
     assert "tracker: run.best\n" in done.stderr
     last = [line for line in metrics(tmp_path / "run") if "eval/return_best" in line][-1]
     assert json.loads((tmp_path / "run.best").read_text()).items() <= last.items()
+
+
+def test_a_simulator_of_ones_own_is_learned_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, create_config = blocks(ROOT / "docs/batched.md", "python")
+    (tmp_path / "walkers_of_the_page.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    names: dict[str, Any] = {}
+    exec(create_config.replace("my_project.walkers", "walkers_of_the_page"), names)
+    env = dict(collector_env_num=64, evaluator_env_num=10, n_evaluator_episode=10, stop_value=1)
+    policy = dict(collect=dict(n_sample=64 * 16), learn=dict(batch_size=256), eval=dict(evaluator=dict(eval_freq=40)))
+    serial_pipeline_onpolicy(
+        (dict(exp_name="walk", env=env, policy=policy), names["create_config"]), max_env_step=10**5
+    )
+    assert result(Path("walk"))["stop_reason"] == "stop_value"
 
 
 def test_the_plain_loop_trains(tmp_path: Path) -> None:

@@ -45,6 +45,9 @@ SHORT = {
 }  # fmt: skip
 SHORT["recurrent ppo"] = [*SHORT["ppo"], "policy.model.memory=gtrxl", "policy.model.share_encoder=True"]
 SHORT["normalised dqn"] = [*SHORT["dqn"], "env.norm_obs=True", "env.norm_reward=True"]
+SHORT["batched ppo"] = [*SHORT["ppo"], "env.manager.type=batched", "env.norm_obs=True"]
+SHORT["batched dqn"] = [*SHORT["dqn"], "env.manager.type=batched"]
+SHORT["batched recurrent ppo"] = [*SHORT["recurrent ppo"], "env.manager.type=batched"]
 SAVES = {"dqn": 50, "ppo": 8, "r2d2": 100, "recurrent ppo": 8, "normalised dqn": 50}  # learner iterations
 PAIRS = {
     "dqn": (cartpole_dqn_config, serial_pipeline),
@@ -53,6 +56,9 @@ PAIRS = {
     "r2d2": (cartpole_r2d2_config, serial_pipeline),
     "recurrent ppo": (cartpole_ppo_config, serial_pipeline_onpolicy),
 }
+for kind in ("dqn", "ppo", "recurrent ppo"):
+    SAVES[f"batched {kind}"], PAIRS[f"batched {kind}"] = SAVES[kind], PAIRS[kind]
+BATCHED = ["batched dqn", "batched ppo", "batched recurrent ppo"]
 STEPS = 256  # env steps
 PAUSE = 1.0  # seconds between a run's end and its resumption
 
@@ -111,7 +117,7 @@ def interrupting(left: int) -> Any:
     return (Interrupts, [{"left": -1}] * 7 + [{"left": left, "signal": signal.SIGUSR1}], [{"left": -1}] * 5)
 
 
-@pytest.mark.parametrize("kind", [slow("dqn"), slow("ppo"), "r2d2", "recurrent ppo", "normalised dqn"])
+@pytest.mark.parametrize("kind", [slow("dqn"), slow("ppo"), "r2d2", "recurrent ppo", "normalised dqn", *BATCHED])
 def test_a_run_stopped_by_a_limit_and_resumed_equals_the_whole_run(kind: str) -> None:
     train(kind, "whole")
     train(kind, "parts", steps=STEPS // 2)

@@ -1,0 +1,213 @@
+"""Simulators that step as one tensor: what is collected from one equals what is collected from single environments."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from torch import Tensor
+
+from ding_lite.config import compile_config
+from ding_lite.envs import EnvError, check_env, create_vector_env
+from ding_lite.envs.batched import create_batched
+from ding_lite.utils import ENV_REGISTRY, ConfigError
+from ding_lite.utils.tree import tree_leaves
+from ding_lite.worker import SampleCollector
+
+SPACE, ACTIONS = Box(-np.inf, np.inf, (2,), np.float32), Discrete(3)
+LIMIT = 7  # env steps after which an episode is truncated
+
+
+@ENV_REGISTRY.register("walk")
+class Walk(gymnasium.Env):
+    """Walks from 0 by the action - 1; it terminates at 3, where the reward is 1. The second number is the time."""
+
+    config: ClassVar[dict[str, Any]] = {}
+    observation_space, action_space = SPACE, ACTIONS
+
+    def __init__(self, cfg_env: Any) -> None:
+        self._kwargs = cfg_env.kwargs
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        self._place = self._time = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self._place, self._time = self._place + int(action) - 1, self._time + 1
+        obs = np.array([self._place, self._time], np.float32)
+        info = {"height": float(self._place)}
+        return obs, 2.0 * (self._place == 3), self._place == 3, self._time >= LIMIT, info
+
+    @classmethod
+    def make_batched(cls, cfg_env: Any, num_envs: int, device: torch.device) -> VectorEnv:
+        return Walkers(num_envs, **cfg_env.kwargs)
+
+
+class Walkers(VectorEnv):
+    """The same walks as one tensor, in one of the modes of autoreset, in one of the kinds of arrays."""
+
+    def __init__(self, num_envs: int, mode: str = "SAME_STEP", kind: str = "torch", fault: str = "") -> None:
+        self.num_envs, self._fault = num_envs, fault
+        self.metadata = {"autoreset_mode": getattr(AutoresetMode, mode), "max_episode_steps": LIMIT}
+        self._restarts, self._torch = mode == "SAME_STEP", kind == "torch"
+        self._arrays: dict[str, Any] = {}  # what is returned; each step overwrites it
+        self.single_observation_space, self.single_action_space = SPACE, ACTIONS
+        self.observation_space, self.action_space = batch_space(SPACE, num_envs), batch_space(ACTIONS, num_envs)
+
+    def _out(self, tensor: Tensor, name: str) -> Any:
+        own = self._arrays.setdefault(name, tensor.clone()).copy_(tensor)
+        return own if self._torch else own.numpy()
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        mask = torch.as_tensor((options or {}).get("reset_mask", np.full(self.num_envs, True)))
+        state = getattr(self, "state", torch.zeros(self.num_envs, 2))
+        self.state = state.masked_fill(mask.unsqueeze(1), 0.0)
+        return self._out(self.state, "obs"), {}
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        assert isinstance(actions, Tensor) == self._torch
+        actions = torch.as_tensor(actions)
+        last = self.state + torch.stack([actions - 1.0, torch.ones(self.num_envs)], 1)
+        terminated, truncated = last[:, 0] == 3, last[:, 1] >= LIMIT
+        self.state = last
+        info: dict[str, Any] = {"height": self._out(last[:, 0], "height")}
+        if self._restarts:
+            self.state = last.masked_fill((terminated | truncated).unsqueeze(1), 0.0)
+            info |= {} if self._fault == "no final_obs" else {"final_obs": self._out(last, "final")}
+        reward = 2.0 * terminated.float()
+        if self._fault == "nan" and float(last[1, 1]) == 4:
+            reward[1] = torch.nan
+        shape = reward.unsqueeze(1) if self._fault == "shape" else reward
+        flags = self._out(terminated, "terminated"), self._out(truncated, "truncated")
+        return self._out(self.state, "obs"), self._out(shape, "reward"), *flags, info
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"state": self.state}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.state = torch.as_tensor(state["state"])
+
+
+class Drawn:
+    """A policy whose actions are drawn in advance."""
+
+    stores_outputs = True
+
+    def __init__(self, num_envs: int) -> None:
+        self._actions = iter(torch.randint(0, 3, (1000, num_envs), generator=torch.Generator().manual_seed(0)))
+
+    def begin_collect(self, envstep: int) -> dict[str, Any]:
+        return {}
+
+    def act(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
+        return {"action": next(self._actions)}
+
+    def to_row(self, obs: Any, output: dict[str, Any], timestep: SimpleNamespace) -> dict[str, Any]:
+        flags = {"done": timestep.done, "traj_flag": timestep.traj_flag}
+        return {"obs": obs, "action": output["action"], "reward": timestep.reward, **flags}
+
+    def reset(self, env_id: Any = None) -> None:
+        pass
+
+
+def create(manager: str, num_envs: int, training: bool = True, **env: Any) -> Any:
+    main = dict(env=dict(kwargs=env.pop("kwargs", {}), info_keys=["height"], **env), policy={})
+    cfg = compile_config((main, dict(env=dict(type="walk"), env_manager=dict(type=manager), policy=dict(type="dqn"))))
+    if manager == "batched" and training:
+        return create_batched(Walk, cfg.env, num_envs, training=True), cfg
+    return create_vector_env(cfg.env, num_envs, 0, training), cfg
+
+
+def collect(manager: str, kwargs: dict[str, Any], collects: int = 2, **env: Any) -> list[Any]:
+    vector, _ = create(manager, 5, kwargs=kwargs, **env)
+    collector = SampleCollector(vector, Drawn(5), 5 * 20, list(range(5)))
+    found: list[Any] = []
+    for _ in range(collects):
+        block, figures = collector.collect()
+        found.append(({key: leaf.clone() for key, leaf in block.items()}, figures))
+    return found
+
+
+@pytest.mark.parametrize("mode", ["SAME_STEP", "DISABLED"])
+@pytest.mark.parametrize("kind", ["torch", "numpy"])
+@pytest.mark.parametrize("clip", [False, True])
+def test_blocks_equal_those_of_single_environments(mode: str, kind: str, clip: bool) -> None:
+    expected = collect("base", {}, clip_rewards=clip)
+    found = collect("batched", dict(mode=mode, kind=kind), clip_rewards=clip)
+    for (block, figures), (own, others) in zip(expected, found, strict=True):
+        assert block.keys() == own.keys()
+        assert block["final_index"].numel() > 10
+        for key, leaf in block.items():
+            torch.testing.assert_close(own[key], leaf, rtol=0, atol=0)
+        figures.pop("duration"), others.pop("duration")
+        assert figures == others
+
+
+@pytest.mark.parametrize("mode", ["SAME_STEP", "DISABLED"])
+def test_an_evaluation_sees_what_single_environments_return(mode: str) -> None:
+    single, batched = create("base", 4, training=False)[0], create("batched", 4, False, kwargs=dict(mode=mode))[0]
+    for vector in (single, batched):
+        vector.reset(seed=[0, 1, 2, 3])
+    for action in torch.randint(0, 3, (60, 4), generator=torch.Generator().manual_seed(1)).numpy():
+        results = [vector.step(action) for vector in (single, batched)]
+        for one, other in zip(*(result[:4] for result in results), strict=True):
+            np.testing.assert_array_equal(one, other)
+        infos = [result[4] for result in results]
+        for key in ("episode_return", "episode_length", "final_obs", "episode_info"):
+            assert (key in infos[0]) == (key in infos[1])
+            np.testing.assert_array_equal(*(info.get(key, 0) for info in infos))
+
+
+def test_without_final_observations_the_ones_before_stand_for_them() -> None:
+    (block, _), *_ = collect("batched", {"fault": "no final_obs"})
+    flat = block["obs"].flatten(0, 1)
+    assert torch.equal(block["final_obs"], flat[block["final_index"]])
+    spec = check_env(create("batched", 2, kwargs={"fault": "no final_obs"})[1].env)
+    assert any("bootstrapped" in note for note in spec.notes)
+
+
+def test_a_number_that_is_not_finite_names_environment_key_and_step() -> None:
+    with pytest.raises(EnvError, match=r"'walk': reward of environment 1 is nan in step \d+ of the collect"):
+        collect("batched", {"fault": "nan"}, collects=1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (dict(kwargs={"mode": "NEXT_STEP"}), "autoreset_mode"),
+        (dict(kwargs={"fault": "shape"}), r"reward \[2, 1\]"),
+        (dict(frame_stack=4), "frame_stack"),
+        (dict(collector_max_episode_steps=5), "collector_max_episode_steps"),
+    ],
+)
+def test_a_simulator_that_breaks_the_contract_is_refused(changes: dict[str, Any], message: str) -> None:
+    main = dict(env=dict(changes), policy={})
+    create_config = dict(env=dict(type="walk"), env_manager=dict(type="batched"), policy=dict(type="dqn"))
+    cfg = compile_config((main, create_config))
+    with pytest.raises(ConfigError, match=message):
+        check_env(cfg.env)
+
+
+def test_a_restored_collector_goes_on_with_the_same_rows() -> None:
+    vector, _ = create("batched", 3)
+    whole = SampleCollector(vector, Drawn(3), 30, [0, 1, 2])
+    whole.collect()
+    state = whole.local_state_dict()
+    saved = [leaf.clone() for leaf in tree_leaves(state["env"]["engine"])]
+    resumed = SampleCollector(create("batched", 3)[0], Drawn(3), 30, [5, 6, 7])
+    state["env"]["engine"]["state"] = saved[0]
+    assert resumed.load_local_state_dict(state) == []
+    for collector in (whole, resumed):
+        collector._policy = Drawn(3)
+    (one, _), (other, _) = whole.collect(), resumed.collect()
+    for key, leaf in one.items():
+        torch.testing.assert_close(other[key], leaf, rtol=0, atol=0)
+    del state["env"]["engine"]
+    assert resumed.load_local_state_dict(state) == [0, 1, 2]
