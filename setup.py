@@ -67,6 +67,7 @@ setup(
         "box2d": BOX2D,
         "envpool": ENVPOOL,
         "mujoco": ["gymnasium[mujoco]>=1.3"],
+        "brax": ["brax>=0.14.2", "jax>=0.6"],  # 900 MB installed; the tests skip it if it is missing
         "minigrid": MINIGRID,
         "lbforaging": ["lbforaging>=2.0"],
         "bsuite": ["bsuite>=0.3.6"],

@@ -9,6 +9,7 @@ EXTRAS = {
     "carracing": "Box2D",
     "lunarlander": "Box2D",
     "mujoco": "mujoco",
+    "brax": "brax",
     "minigrid": "minigrid",
     "lbforaging": "lbforaging",
     "connect_four": "pettingzoo",
