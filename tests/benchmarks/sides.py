@@ -14,7 +14,12 @@ from typing import Any
 from tests.distributed.launcher import finish, launch, start
 
 HERE = Path(__file__).resolve().parent
-PEERS = {"sb3": "PEER_SB3_PYTHON", "di_engine": "PEER_DI_ENGINE_PYTHON"}
+PEERS = {
+    "sb3": "PEER_SB3_PYTHON",
+    "di_engine": "PEER_DI_ENGINE_PYTHON",
+    "rsl_rl": "PEER_RSL_RL_PYTHON",
+    "skrl": "PEER_SKRL_PYTHON",
+}
 START_SECONDS = 240.0  # what a side gets for its start, its first evaluation and its warm-up
 QUIET_CORES = 0.1  # other processes' load that a figure survives
 
@@ -35,7 +40,7 @@ def run_side(side: str, arguments: list[str], seconds: float, ranks: int = 0, th
     """Run ``<side>.py`` or, for a peer, ``peer_<side>.py``, in an empty directory.
 
     Args:
-        side: ``ours``, ``peak_memory`` or the name of a peer.
+        side: ``ours``, ``peak_memory``, ``batched`` or the name of a peer.
         arguments: Its command line, but for ``--result``.
         seconds: Length of what is measured, for the time-out.
         ranks: Start so many processes by torch's launcher; 0 for a plain process.
