@@ -111,8 +111,8 @@ class Window:
 
         self.task = BatchedTask(args.game, args.num_envs, args.hidden)
         self._side, self._args, self._steps, self._updates, self.parameters = side, args, 0, 0, 0
-        self._start: tuple[float, ...] = ()  # of the warm-up
-        self._begin: tuple[float, ...] = ()  # of the window
+        self._start = 0.0  # processor time at the first step
+        self._begin: tuple[float, ...] = ()  # all counts at the start of the window
         step = TorchVectorEnv.step
 
         def step_and_count(env: TorchVectorEnv, actions: Any) -> Any:
@@ -130,13 +130,13 @@ class Window:
 
     def _count_step(self) -> None:
         if self._steps % STEPS == 0:
-            now = self._read()
-            if not self._start:
+            now = time.process_time()
+            if not self._steps:
                 self._start = now
-            elif not self._begin and now[0] - self._start[0] >= WARM_SECONDS:
-                self._begin = now
-            elif self._begin and now[0] - self._begin[0] >= self._args.seconds:
-                self._finish(now)
+            elif not self._begin and now - self._start >= WARM_SECONDS:
+                self._begin = self._read()
+            elif self._begin and now - self._begin[0] >= self._args.seconds:
+                self._finish(self._read())
         self._steps += 1
 
     def _read(self) -> tuple[float, ...]:
