@@ -88,7 +88,7 @@ class OptimizerStep:
 
         Returns:
             The figures that the loss returned, `total_loss`, and `grad_norm`, the Euclidean norm of the averaged
-            gradient before clipping; with the `prefix` 'critic_', for instance, `critic_loss` and `critic_grad_norm`.
+            gradient before clipping; of the optimizer 'critic', for instance, `critic_loss` and `critic_grad_norm`.
 
         Raises:
             NonFiniteError: a loss or gradient is not finite, and `policy.learn.on_nonfinite` is 'stop'. On a GPU it is
