@@ -28,13 +28,13 @@ import gymnasium
 import numpy as np
 import torch
 from easydict import EasyDict
-from gymnasium.spaces import Box, Dict
+from gymnasium.spaces import Dict
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
-from ding_lite.envs.actions import ActionUnits, scale
+from ding_lite.envs.actions import ActionUnits, random_actions, scale
 from ding_lite.envs.checks import attempt, find_id
 from ding_lite.envs.keys import ENV_DEFAULTS
 from ding_lite.envs.returned import EnvError
@@ -289,7 +289,7 @@ def check_batched(builder: Any, cfg_env: EasyDict) -> EnvSpec:
             )
         obs, _ = attempt(lambda: env.reset(seed=0), name, "be reset")
         _check_rows(obs, space, name)
-        action = tree_map(torch.as_tensor, env.action_space.sample())
+        action = tree_map(torch.as_tensor, random_actions(env.action_space, tree_map(_to_numpy, obs)))
         obs, reward_N, terminated_N, truncated_N, info = attempt(lambda: env.step(action), name, "take a step")
         _check_rows(obs, space, name)
         _check_rows(info["final_obs"], space, name)
@@ -312,11 +312,10 @@ def _check_rows(obs: Any, space: gymnasium.Space[Any], name: str) -> None:
     if found.keys() != parts.keys():
         raise _violation(name, f"its observations have the keys {sorted(found)}, expected {sorted(parts)}")
     for key, part in parts.items():
-        assert isinstance(part, Box)
-        expected = torch.from_numpy(np.empty(0, part.dtype)).dtype
-        if found[key].shape != (NUM_ENVS, *part.shape) or found[key].dtype != expected:
+        shape, dtype = [NUM_ENVS, *(part.shape or ())], torch.from_numpy(np.empty(0, part.dtype)).dtype
+        if list(found[key].shape) != shape or found[key].dtype != dtype:
             got = f"{list(found[key].shape)} {found[key].dtype}"
-            raise _violation(name, f"its observations {key} are {got}, expected {[NUM_ENVS, *part.shape]} {expected}")
+            raise _violation(name, f"its observations {key} are {got}, expected {shape} {dtype}")
 
 
 def check_block(block: dict[str, Any], num_envs: int, name: str) -> None:

@@ -40,12 +40,13 @@ A registered environment is a `gymnasium.Env` class whose only argument is `cfg.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from easydict import EasyDict
+from gymnasium import Env
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from ding_lite.envs.actions import ActionUnits
@@ -147,20 +148,7 @@ def create_vector_env(
         from ding_lite.trained.rendering import build_recorded  # noqa: PLC0415
 
         builds[0] = partial(build_recorded, cfg_env, builders or [builder], replay_path, 0)
-    env: VectorEnv
-    if manager.type == "batched":
-        from ding_lite.envs.batched import HostVectorEnv, create_batched  # noqa: PLC0415
-
-        env = HostVectorEnv(create_batched(builder, cfg_env, num_envs, device))
-    elif manager.type in ENGINES:
-        num_threads = manager.num_threads or max(1, usable_cores() // local_world_size)
-        env = builder.make_native(cfg_env, num_envs, min(num_threads, num_envs))
-    elif manager.type == "subprocess":
-        from ding_lite.envs.subprocess_env import SubprocessVectorEnv  # noqa: PLC0415
-
-        env = SubprocessVectorEnv(builds, manager.step_timeout, manager.max_retry, seed)
-    else:
-        env = SameProcessVectorEnv(builds, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
+    env = _create_engine(builder, builds, cfg_env, seed, local_world_size, device)
     if cfg_env.max_episode_steps is not None:
         env.metadata = {**env.metadata, "max_episode_steps": cfg_env.max_episode_steps}
     counts_episodes = getattr(env, "counts_episodes", manager.type not in ENGINES)
@@ -187,3 +175,23 @@ def create_vector_env(
     )
     monitor.action_space.seed(derive_seeds(seed, "action", n=1)[0])
     return monitor
+
+
+def _create_engine(
+    builder: Any, builds: Sequence[Callable[[], Env]], cfg_env: EasyDict, seed: int, local_world_size: int, device: Any
+) -> VectorEnv:
+    """Build the vector environment that `env.manager.type` names, of environments that `builds` build one by one."""
+    manager, num_envs = cfg_env.manager, len(builds)
+    if manager.type == "batched":
+        from ding_lite.envs.batched import HostVectorEnv, create_batched  # noqa: PLC0415
+
+        return HostVectorEnv(create_batched(builder, cfg_env, num_envs, device))
+    if manager.type in ENGINES:
+        num_threads = manager.num_threads or max(1, usable_cores() // local_world_size)
+        engine: VectorEnv = builder.make_native(cfg_env, num_envs, min(num_threads, num_envs))
+        return engine
+    if manager.type == "subprocess":
+        from ding_lite.envs.subprocess_env import SubprocessVectorEnv  # noqa: PLC0415
+
+        return SubprocessVectorEnv(builds, manager.step_timeout, manager.max_retry, seed)
+    return SameProcessVectorEnv(builds, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)

@@ -9,12 +9,13 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from torch import Tensor
 
 from ding_lite.config import compile_config
+from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.envs import EnvError, check_env, create_vector_env
 from ding_lite.envs.batched import create_batched
 from ding_lite.utils import ENV_REGISTRY, ConfigError
@@ -211,3 +212,60 @@ def test_a_restored_collector_goes_on_with_the_same_rows() -> None:
         torch.testing.assert_close(other[key], leaf, rtol=0, atol=0)
     del state["env"]["engine"]
     assert resumed.load_local_state_dict(state) == [0, 1, 2]
+
+
+class Climbers(VectorEnv):
+    """One agent or several climb by the action - 1; where an agent is at 1 or above, the action 2 is forbidden."""
+
+    def __init__(self, num_envs: int, agents: int) -> None:
+        self.num_envs, self._agents, shape = num_envs, agents, (agents,) if agents else ()
+        self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "max_episode_steps": LIMIT}
+        self._key = "agent_state" if agents else "observation"
+        mask = Box(0, 1, (*shape, 3), np.int8)
+        parts = {self._key: Box(-99, 99, (*shape, 1)), "action_mask": mask}
+        parts |= {"global_state": Box(-99, 99, shape)} if agents else {}
+        self.single_observation_space = Dict(parts)  # type: ignore[arg-type]
+        self.single_action_space = MultiDiscrete([3] * agents) if agents else ACTIONS
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+
+    def _observe(self, place: Tensor) -> dict[str, Tensor]:
+        mask = torch.ones(*place.shape, 3, dtype=torch.int8)
+        mask[..., 2] = place < 1
+        obs = {self._key: place.unsqueeze(-1).clone(), "action_mask": mask}
+        return obs | ({"global_state": place.clone()} if self._agents else {})
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        self._place = torch.zeros(self.observation_space[self._key].shape[:-1])  # type: ignore[index]
+        self._time = 0
+        return self._observe(self._place), {}
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        assert not ((actions == 2) & (self._place >= 1)).any()
+        last, self._time = self._place + actions - 1, self._time + 1
+        ended = torch.full((self.num_envs,), self._time == LIMIT)
+        self._place, self._time = last * (self._time < LIMIT), self._time % LIMIT
+        reward, never = last.reshape(self.num_envs, -1).mean(1), torch.zeros(self.num_envs, dtype=torch.bool)
+        return self._observe(self._place), reward, never, ended, {"final_obs": self._observe(last)}
+
+
+@ENV_REGISTRY.register("climb")
+class Climb:
+    config: ClassVar[dict[str, Any]] = {"agents": 0}
+
+    @classmethod
+    def make_batched(cls, cfg_env: Any, num_envs: int, device: torch.device) -> VectorEnv:
+        return Climbers(num_envs, cfg_env.agents)
+
+
+@pytest.mark.parametrize(
+    ("policy", "agents"), [("dqn", 0), ("ppo", 0), ("mappo", 2), ("qmix", 2), ("coma", 2), ("several dqn", 2)]
+)
+def test_masks_are_obeyed_by_one_agent_and_by_several(policy: str, agents: int) -> None:
+    several, _, name = policy.rpartition(" ")
+    env = dict(agents=agents, collector_env_num=8, evaluator_env_num=2, n_evaluator_episode=2, stop_value=None)
+    main = dict(exp_name="climb", env=env, policy=dict(multi_agent=True) if several else {})
+    create_config = dict(env=dict(type="climb"), env_manager=dict(type="batched"), policy=dict(type=name))
+    pipeline = serial_pipeline if name in ("dqn", "qmix") else serial_pipeline_onpolicy
+    trained = pipeline((main, create_config), seed=0, max_env_step=1000)
+    assert trained.iteration > 0
