@@ -7,7 +7,7 @@ on the policy's device, see the data contract in `docs/architecture.md`. `envste
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
@@ -431,8 +431,9 @@ class Policy(Checkpointed):
         if memory is not None:
             obs, before = tree_map(lambda leaf: leaf[None], obs), memory.get("state")
             kwargs["prev_state"] = before
-        graphs = self._graphs if torch.is_inference_mode_enabled() else None
-        forward = network if graphs is None else graphs.replayed(network)
+        forward: Callable[..., Any] = network
+        if self._graphs is not None and torch.is_inference_mode_enabled():
+            forward = self._graphs.replayed(network)
         noise = nullcontext() if layer_noise is None else given_noise(network, layer_noise)
         with autocast(self.precision, self._device), noise:
             output = forward(obs, **kwargs)

@@ -58,7 +58,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("what", CHANGES)
 def test_a_value_that_a_loss_reads_is_seen_to_change(what: str) -> None:
-    policy, batch = Reader(make_cfg()), make_batch(8)
+    policy, batch = Reader(make_cfg()), make_batch(8) | {"noise": {}}
     reads = Reads(*bound_values(policy._loss))
     assert reads.watch(policy._loss, batch)[0] == policy._loss(batch)[0]
     before = reads.values()

@@ -107,7 +107,7 @@ def test_each_network_is_stepped_by_its_own_loss_at_its_own_rate() -> None:
 
 def test_one_optimizer_alone_is_saved_under_the_keys_that_it_always_had() -> None:
     policy = make_policy()
-    policy._forward_learn(make_batch(8))
+    policy.learn(make_batch(8))
     state = policy.state_dict()
     keys = {"model", "optimizer", "optimizer_steps", "skipped_updates", "target_model", "iterations", "schedules"}
     assert state.keys() == keys

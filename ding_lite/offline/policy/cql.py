@@ -126,9 +126,16 @@ class CQLPolicy(SACPolicy):
         return -value * excess, {"lagrange": value.detach()}
 
     def _forward_learn(self, batch: Batch) -> Figures:
-        output = super()._forward_learn(batch)
+        if self._alpha_is_scheduled:
+            self._alpha.set(self._cfg.learn.alpha)
+        output = self._optimizers["critic"].step(self._critic_loss, batch)
+        output |= self._optimizers["actor"].step(self._actor_loss, batch)
+        if self._cfg.learn.auto_alpha:
+            output |= self._optimizers["alpha"].step(self._alpha_loss, batch | output)
         if self._cfg.learn.with_lagrange:
             output |= self._optimizers["lagrange"].step(self._lagrange_loss, output)
+        self._alpha.bound()
+        self._update_targets()
         return output
 
     def _state_dict_learn(self) -> dict[str, Any]:
