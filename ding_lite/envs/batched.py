@@ -10,7 +10,7 @@ The result of `create_batched` obeys the contract of `vector_env`, with these di
   so they hold until the next step.
 * `info["final_obs"]` is `[N, ...]` and there in every step: where an episode ended, its last observation. Elsewhere it
   has no meaning. `info["episode_info"]` is `[N, I]`, likewise.
-* Whether numbers are finite is checked once a collect, see `check_block`.
+* Whether numbers are finite is checked once a collect, see `BatchedVectorEnv.check_block`.
 * The running episodes are restored if the simulator has the methods `state_dict` and `load_state_dict`. Its state is a
   nested dict of tensors, arrays and numbers.
 
@@ -44,7 +44,7 @@ from ding_lite.utils.checkpoint.file import to_tensors
 from ding_lite.utils.registry import ENV_REGISTRY, ConfigError, UserError
 from ding_lite.utils.tree import dotted_items, tree_leaves, tree_map
 
-NUM_ENVS = 2  # of the simulator that `check_batched` tries
+NUM_ENVS = 2  # environments in a trial, see `check_batched`
 NO_FINAL_OBS = (
     "the simulator does not return the last observations of ended episodes, info['final_obs']: the ones before stand "
     "for them, also where an episode is truncated and its value is bootstrapped"
@@ -135,12 +135,33 @@ class BatchedVectorEnv(VectorWrapper):
         return leaf.to(self.device, non_blocking=True)
 
     def _final_obs(self, info: dict[str, Any], before: Any) -> Any:
-        """Return the last observations of episodes that ended in this step, or the ones before if it has none."""
+        """Return a copy of the last observations of ended episodes, or the ones before if the info has none."""
         final = info.get("final_obs")
         self.has_final_obs = final is not None
         if final is None:
             return before
-        return tree_map(self._read, final)
+        return tree_map(lambda leaf: self._read(leaf).clone(), final)
+
+    def check_block(self, block: dict[str, Any]) -> None:
+        """Check once a collect that the numbers of a rollout block are finite; this waits for the device.
+
+        Raises:
+            EnvError: an observation or a reward is NaN or infinite; it names the environment, the key and the step.
+        """
+        own: dict[str, Any] = {key: block[key] for key in ("obs", "reward", "last_obs", "final_obs") if key in block}
+        leaves = {key: leaf for key, leaf in dotted_items(own) if leaf.is_floating_point()}
+        whole = torch.stack([leaf.isfinite().all() for leaf in leaves.values()])
+        for (key, leaf), good in zip(leaves.items(), whole.tolist(), strict=True):
+            if good:
+                continue
+            first = (~leaf.isfinite()).nonzero()[0].tolist()
+            step, n = (first[0], first[1]) if key.startswith(("obs", "reward")) else (len(block["reward"]), first[0])
+            if key.startswith("final_obs"):
+                step, n = divmod(int(block["final_index"][first[0]]), self.num_envs)
+            raise EnvError(
+                f"Environment '{self.name}': {key} of environment {n} is {leaf[tuple(first)].item()} in step {step} of "
+                "the collect, expected finite numbers."
+            )
 
     def _to_env(self, action: Any) -> Any:
         """Return a policy's actions in the units of the simulator."""
@@ -242,6 +263,12 @@ def create_batched(
         raise _violation(name, f"its metadata['autoreset_mode'] is {mode}, expected {names}")
     if env.num_envs != num_envs:
         raise _violation(name, f"it has {env.num_envs} environments, expected {num_envs}")
+    limit, own = cfg_env.max_episode_steps, env.metadata.get("max_episode_steps") or 0
+    if limit is not None and limit != own:
+        raise ConfigError(
+            f"env.max_episode_steps={limit}: the simulator '{name}' truncates after {own} env steps (0: never), as its "
+            "metadata says, and does not read this key: leave it out."
+        )
     clips = training and cfg_env.clip_rewards
     return BatchedVectorEnv(env, device, name, cfg_env.info_keys, clips, training and cfg_env.act_scale)
 
@@ -316,27 +343,6 @@ def _check_rows(obs: Any, space: gymnasium.Space[Any], name: str) -> None:
         if list(found[key].shape) != shape or found[key].dtype != dtype:
             got = f"{list(found[key].shape)} {found[key].dtype}"
             raise _violation(name, f"its observations {key} are {got}, expected {shape} {dtype}")
-
-
-def check_block(block: dict[str, Any], num_envs: int, name: str) -> None:
-    """Check once a collect that the numbers of a rollout block on a device are finite; this waits for the device.
-
-    Raises:
-        EnvError: an observation or a reward is NaN or infinite; it names the environment, the key and the step.
-    """
-    own: dict[str, Any] = {key: block[key] for key in ("obs", "reward", "last_obs", "final_obs") if key in block}
-    leaves = {key: leaf for key, leaf in dotted_items(own) if leaf.is_floating_point()}
-    whole = torch.stack([leaf.isfinite().all() for leaf in leaves.values()])
-    for (key, leaf), good in zip(leaves.items(), whole.tolist(), strict=True):
-        if not good:
-            first = (~leaf.isfinite()).nonzero()[0].tolist()
-            step, n = (first[0], first[1]) if key.startswith(("obs", "reward")) else (len(block["reward"]), first[0])
-            if key.startswith("final_obs"):
-                step, n = divmod(int(block["final_index"][first[0]]), num_envs)
-            raise EnvError(
-                f"Environment '{name}': {key} of environment {n} is {leaf[tuple(first)].item()} in step {step} of the "
-                "collect, expected finite numbers."
-            )
 
 
 def _converter(units: ActionUnits, device: torch.device) -> Any:

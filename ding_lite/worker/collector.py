@@ -92,7 +92,7 @@ class SampleCollector:
         """
         self._obs, _ = self._env.reset(seed=seeds)  # type: ignore[arg-type]  # lists are accepted
         self._episode_step_N = self._rows.own(np.zeros(self.num_envs, np.int32))
-        self._ended_N = self._rows.own(np.zeros(self.num_envs, np.bool_))  # which episodes the last step has ended
+        self._ended_N = self._rows.own(np.zeros(self.num_envs, np.bool_))  # True where the last step ended an episode
         self._policy.reset()
 
     def collect(self, n_sample: int | None = None, random: bool = False) -> tuple[dict[str, Any], dict[str, float]]:
@@ -138,9 +138,7 @@ class SampleCollector:
             n_step = t + 1
         block, ends = self._rows.take(n_step, self._obs)
         if self._device:
-            from ding_lite.envs.batched import check_block  # noqa: PLC0415
-
-            check_block(block, self.num_envs, self._env.name)  # type: ignore[attr-defined]  # a `BatchedVectorEnv`
+            self._env.check_block(block)  # type: ignore[attr-defined]  # a `BatchedVectorEnv`
         return block, self._count(n_step, self._counted(ends), time.perf_counter() - start)
 
     def _steps(self, n_sample: int | None) -> Iterable[int]:
@@ -297,8 +295,7 @@ class RolloutRows:
         if "episode_info" in info:
             totals["info"] = info["episode_info"]
         place = ended_N if index_K is None else t * len(ended_N) + index_K
-        final = info["final_obs"] if self._device is None else tree_map(torch.clone, info["final_obs"])
-        self._ends.append({"index": place, "obs": final} | totals)
+        self._ends.append({"index": place, "obs": info["final_obs"]} | totals)
         return ended_N if index_K is None else index_K
 
     def take(self, n_step: int, last_obs: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -185,6 +185,7 @@ def test_a_number_that_is_not_finite_names_environment_key_and_step() -> None:
         (dict(kwargs={"mode": "NEXT_STEP"}), "autoreset_mode"),
         (dict(kwargs={"fault": "shape"}), r"reward \[2, 1\]"),
         (dict(frame_stack=4), "frame_stack"),
+        (dict(max_episode_steps=5), "truncates after 7 env steps"),
         (dict(collector_max_episode_steps=5), "collector_max_episode_steps"),
     ],
 )
