@@ -37,6 +37,9 @@ def allreduce_data(data: Any, op: Literal["sum", "mean"] = "sum") -> Any:
     Returns:
         The result in the structure of `data`. Sums of integers are integers; means are floats. With one process it is
         `data` itself.
+
+    Raises:
+        ValueError: `op` is neither.
     """
     if op not in ("sum", "mean"):
         raise ValueError(f"allreduce_data: expected op 'sum' or 'mean', got {op!r}.")

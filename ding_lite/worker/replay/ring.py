@@ -76,7 +76,11 @@ class Ring:
         return self.size * self.num_envs
 
     def push(self, block: Block) -> None:
-        """Write a rollout block `[T, N, ...]` (see `SampleCollector`) in place of the oldest rows."""
+        """Write a rollout block `[T, N, ...]` (see `SampleCollector`) in place of the oldest rows.
+
+        Raises:
+            ValueError: the block has more rows than the ring.
+        """
         block, n_step = tree_map(lambda leaf: to_single(leaf).to(self.device), block), len(block["reward"])
         if n_step > self.num_rows:
             raise ValueError(f"a block of {n_step} rows does not fit a replay buffer of {self.num_rows} rows")
