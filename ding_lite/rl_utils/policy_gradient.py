@@ -101,7 +101,13 @@ def multistep_forward_view(
 
 
 def clipped_objective(ratio_B: Tensor, adv_B: Tensor, clip_ratio: float, dual_clip: float | None = None) -> Tensor:
-    """Return the clipped surrogate objective of each sample, see `ppo_policy_error`; its gradient is the ratio's."""
+    """Return the clipped surrogate objective of each sample `[B]` (Schulman et al. 2017, eq. 7), for ratio r and adv A.
+
+        min(r A, clip(r, 1 - clip_ratio, 1 + clip_ratio) A), and at least dual_clip A where A < 0 (Ye et al. 2020)
+
+    Raises:
+        ValueError: `dual_clip` is not above 1.
+    """
     if dual_clip is not None and dual_clip <= 1.0:
         raise ValueError(f"dual_clip must be above 1, got {dual_clip}")
     objective_B = ratio_B * adv_B
@@ -150,6 +156,9 @@ def calculate_kl_div(log_ratio: Tensor, kl_type: str = "k1", weight: Tensor | No
     parameters of q, k2 has the mean gradient of KL(q || p), k3 that of KL(p || q), and k1 has the mean gradient zero.
 
     The log-ratios r and the weights, which multiply them in every mean, are `[B]`.
+
+    Raises:
+        ValueError: there is no such estimate, or the shapes differ.
     """
     check_same_shape(log_ratio=log_ratio, weight=weight)
     if kl_type not in ("k1", "k2", "k3"):
