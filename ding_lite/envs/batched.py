@@ -10,6 +10,8 @@ The result of `create_batched` obeys the contract of `vector_env`, with these di
   so they hold until the next step.
 * `info["final_obs"]` is `[N, ...]` and there in every step: where an episode ended, its last observation. Elsewhere it
   has no meaning. `info["episode_info"]` is `[N, I]`, likewise.
+* If the simulator spends a step on each reset (NEXT_STEP), `info["resets"]`, bool `[N]`, says where this step did.
+  `final_obs` is there the observation before, and `episode_length` 0.
 * Whether numbers are finite is checked once a collect, see `BatchedVectorEnv.check_block`.
 * The running episodes are restored if the simulator has the methods `state_dict` and `load_state_dict`. Its state is a
   nested dict of tensors, arrays and numbers.
@@ -21,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -49,14 +52,17 @@ NO_FINAL_OBS = (
     "the simulator does not return the last observations of ended episodes, info['final_obs']: the ones before stand "
     "for them, also where an episode is truncated and its value is bootstrapped"
 )
-MODES = (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
+RESETS = (
+    "the simulator spends a step on each reset: such a step repeats the last one of its episode, which PPO leaves out, "
+    "and which counts twice for other policies"
+)
 
 
 class BatchedVectorEnv(VectorWrapper):
     """Adds true episode totals, final observations and scaled actions to a simulator, all as tensors.
 
     Args:
-        env: the simulator, in the mode SAME_STEP, or in the mode DISABLED if its `reset` takes
+        env: the simulator, in any mode of autoreset. If that is DISABLED, its `reset` has to take
             `options["reset_mask"]`, bool `[N]`.
         device: where the tensors are.
         name: the environment's name in messages.
@@ -81,13 +87,14 @@ class BatchedVectorEnv(VectorWrapper):
     ) -> None:
         super().__init__(env)
         self.device, self.info_keys, self.name, self._clip_rewards = device, tuple(info_keys), name, clip_rewards
-        self._restarts = env.metadata.get("autoreset_mode") == AutoresetMode.DISABLED
+        mode = env.metadata.get("autoreset_mode")
+        self._restarts, self._skips = mode == AutoresetMode.DISABLED, mode == AutoresetMode.NEXT_STEP
         units = ActionUnits(env.single_action_space, act_scale)
         self.single_action_space = units.space
         self.action_space = batch_space(units.space, env.num_envs)
         self._units = _converter(units, device)
         self._give: Callable[[Tensor], Any] = lambda action: action
-        self.has_final_obs: bool | None = True if self._restarts else None
+        self.has_final_obs: bool | None = True if self._restarts or self._skips else None
         self._obs: Any = None
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -98,23 +105,28 @@ class BatchedVectorEnv(VectorWrapper):
         self._obs = tree_map(self._read, obs)
         self._return_N = torch.zeros(self.num_envs, dtype=torch.float64, device=self.device)
         self._length_N = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
+        self._ended_N = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
         return self._obs, info
 
     def step(self, actions: Any) -> tuple[Any, Tensor, Tensor, Tensor, dict[str, Any]]:
         """Take one step in every environment, with actions `[N, ...]`, tensors on any device."""
         actions = tree_map(self._give, self._to_env(tree_map(self._read, actions)))
-        before = self._obs if self.has_final_obs else tree_map(torch.clone, self._obs)  # the step may overwrite it
+        keeps = self.has_final_obs and not self._skips
+        before = self._obs if keeps else tree_map(torch.clone, self._obs)  # the step may overwrite it
         raw_obs, raw_reward, terminated, truncated, raw_info = self.env.step(actions)
         obs = tree_map(self._read, raw_obs)
         reward_N, terminated_N, truncated_N = map(self._read, (raw_reward, terminated, truncated))
         ended_N = terminated_N | truncated_N
-        self._return_N, self._length_N = self._return_N + reward_N, self._length_N + 1
-        info = {
-            TRUE_REWARD: reward_N,
-            "episode_return": self._return_N,
-            "episode_length": self._length_N,
-            "final_obs": tree_map(torch.clone, obs) if self._restarts else self._final_obs(raw_info, before),
-        }
+        resets_N, self._ended_N = self._ended_N, ended_N
+        self._return_N = self._return_N + reward_N
+        self._length_N = self._length_N + (~resets_N if self._skips else 1)
+        info = {TRUE_REWARD: reward_N, "episode_return": self._return_N, "episode_length": self._length_N}
+        if self._skips:
+            info |= {"resets": resets_N, "final_obs": tree_map(partial(_select, resets_N), before, obs)}
+        elif self._restarts:
+            info["final_obs"] = tree_map(torch.clone, obs)
+        else:
+            info["final_obs"] = self._final_obs(raw_info, before)
         if self.info_keys:
             values = raw_info.get("final_info", raw_info)
             nan = reward_N.new_full((self.num_envs,), torch.nan, dtype=torch.float64)
@@ -181,7 +193,8 @@ class BatchedVectorEnv(VectorWrapper):
         Other ranks cannot continue the episodes, because the simulator's state is that of all environments together.
         """
         nothing = np.zeros(self.num_envs, np.int64)
-        own = {"engine": self.env.state_dict()} if hasattr(self.env, "state_dict") else {}
+        saves = hasattr(self.env, "state_dict") and not self._skips  # the row to repeat would be missing
+        own = {"engine": self.env.state_dict()} if saves else {}  # type: ignore[attr-defined]
         return own | {
             "seed": nothing,
             "episode": nothing,
@@ -258,9 +271,8 @@ def create_batched(
     if not isinstance(env, VectorEnv):
         raise _violation(name, f"make_batched returned a {type(env).__name__}, expected a gymnasium.vector.VectorEnv")
     mode = env.metadata.get("autoreset_mode")
-    if mode not in MODES:
-        names = " or ".join(f"AutoresetMode.{each.name}" for each in MODES)
-        raise _violation(name, f"its metadata['autoreset_mode'] is {mode}, expected {names}")
+    if not isinstance(mode, AutoresetMode):
+        raise _violation(name, f"its metadata['autoreset_mode'] is {mode}, expected one of gymnasium's AutoresetMode")
     if env.num_envs != num_envs:
         raise _violation(name, f"it has {env.num_envs} environments, expected {num_envs}")
     limit, own = cfg_env.max_episode_steps, env.metadata.get("max_episode_steps") or 0
@@ -290,9 +302,13 @@ def find_batched(builder: Any, cfg_env: EasyDict) -> Callable[[EasyDict, int, to
             f"env.env_id '{cfg_env.env_id}' has no vector_entry_point, which env_manager.type='batched' needs: use "
             "another manager, or register a class with make_batched."
         )
-    return lambda cfg_env, num_envs, device: gymnasium.make_vec(
-        spec, num_envs=num_envs, vectorization_mode="vector_entry_point", **cfg_env.kwargs
-    )
+
+    def make_vec(cfg_env: EasyDict, num_envs: int, device: torch.device) -> VectorEnv:
+        env = gymnasium.make_vec(spec, num_envs=num_envs, vectorization_mode="vector_entry_point", **cfg_env.kwargs)
+        env.metadata = {"max_episode_steps": spec.max_episode_steps} | env.metadata
+        return env
+
+    return make_vec
 
 
 def check_batched(builder: Any, cfg_env: EasyDict) -> EnvSpec:
@@ -328,8 +344,19 @@ def check_batched(builder: Any, cfg_env: EasyDict) -> EnvSpec:
             if tensor.shape != (NUM_ENVS,) or tensor.dtype != dtype:
                 got = f"{list(tensor.shape)} {tensor.dtype}"
                 raise _violation(name, f"step returned {what} {got}, expected {[NUM_ENVS]} {dtype}")
-        notes = () if env.has_final_obs else (NO_FINAL_OBS,)
-        return EnvSpec(space, env.single_action_space, 0, notes, action_space, space)
+        return EnvSpec(space, env.single_action_space, 0, _notes(env, cfg_env), action_space, space)
+
+
+def _notes(env: BatchedVectorEnv, cfg_env: EasyDict) -> tuple[str, ...]:
+    """Return what the start of a run says about a simulator that has taken a step."""
+    if env.metadata["autoreset_mode"] != AutoresetMode.NEXT_STEP:
+        return () if env.has_final_obs else (NO_FINAL_OBS,)
+    if max(cfg_env.n_evaluator_episode, cfg_env.get("n_confirm_episode", 0)) > cfg_env.evaluator_env_num:
+        raise ConfigError(
+            f"env.evaluator_env_num={cfg_env.evaluator_env_num}: set it to n_evaluator_episode and n_confirm_episode "
+            f"at least. {env.name} spends a step on each reset, which would count as one of the next game."
+        )
+    return (RESETS,)
 
 
 def _check_rows(obs: Any, space: gymnasium.Space[Any], name: str) -> None:
@@ -375,6 +402,11 @@ def _giver(leaf: Any) -> Callable[[Tensor], Any]:
 
     give: Callable[[Tensor], Any] = jax.dlpack.from_dlpack
     return give
+
+
+def _select(mask_N: Tensor, one: Tensor, other: Tensor) -> Tensor:
+    """Return the rows of `one` where the mask is true, and those of `other` elsewhere, all `[N, ...]`."""
+    return torch.where(mask_N.view(-1, *[1] * (one.ndim - 1)), one, other)
 
 
 def _to_numpy(leaf: Tensor) -> np.ndarray:

@@ -19,7 +19,7 @@ from ding_lite.torch_utils.data import Output, Row
 from ding_lite.utils.checkpoint.file import CheckpointError, storable, to_arrays, to_tensors
 from ding_lite.utils.ranks.collectives import allreduce_data
 from ding_lite.utils.ranks.heartbeat import heartbeat
-from ding_lite.utils.tree import tree_map
+from ding_lite.utils.tree import tree_leaves, tree_map
 
 
 class Player(Protocol):
@@ -130,7 +130,11 @@ class SampleCollector:
             if row.get("obs") is obs:
                 del row["obs"]  # `write_obs` has stored it already
             row["episode_step"] = self._episode_step_N
+            if "resets" in info:  # of a simulator that spends a step on each reset, see `envs.batched`
+                self._ended_N, row["active"] = self._ended_N | info["resets"], ~info["resets"]
             self._rows.write(t, row)
+            if "resets" in info:
+                self._rows.repeat(t, info["resets"])
             self._episode_step_N += 1
             if "final_obs" in info:
                 self._episode_step_N *= ~self._ended_N
@@ -148,8 +152,9 @@ class SampleCollector:
         return range(n_step)
 
     def _counted(self, ends: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return which of the ended episodes count in the figures, see `RolloutRows.take`; here all."""
-        return ends
+        """Return which of the ended episodes count in the figures, see `RolloutRows.take`; not repeated rows."""
+        real_K = ends["length"] > 0
+        return {key: values[real_K] for key, values in ends.items()}
 
     def _count(self, n_step: int, ends: dict[str, np.ndarray], seconds: float) -> dict[str, float]:
         """Return the figures that `collect` describes; all ranks agree on whether to end, in the same all-reduce.
@@ -245,7 +250,7 @@ class RolloutRows:
         self._columns: dict[str, Any] = {}
         self._views: dict[str, Any] = {}  # what is written: the columns on a device, else views of them
         self._ends: list[dict[str, Any]] = []
-        self.capacity = 0
+        self.capacity, self._last = 0, 0
 
     def own(self, array: np.ndarray) -> Any:
         """Return an array in the form of the environments' arrays: on a device, as a tensor."""
@@ -273,6 +278,16 @@ class RolloutRows:
                 self._columns[key] = tree_map(self._allocate, value)
                 self._views[key] = tree_map(self._view, self._columns[key])
             _write(self._views[key], t, value)
+
+    def repeat(self, t: int, where_N: torch.Tensor) -> None:
+        """Write the row before row `t` over it where the mask is true, except for `active`; on a device.
+
+        The row before the first one is the last one that was taken.
+        """
+        for key, column in self._columns.items():
+            for rows in tree_leaves(column) if key != "active" else ():
+                before = rows[t - 1 if t else self._last]
+                rows[t].copy_(torch.where(where_N.view(-1, *[1] * (before.ndim - 1)), before, rows[t]))
 
     def _allocate(self, leaf: Any) -> torch.Tensor:
         tensor = torch.as_tensor(leaf)
@@ -311,7 +326,7 @@ class RolloutRows:
         """
         block = tree_map(lambda rows: rows[:n_step], self._columns)
         block["last_obs"] = tree_map(torch.as_tensor, last_obs)
-        ends, self._ends = self._joined(), []
+        ends, self._ends, self._last = self._joined(), [], n_step - 1
         if not len(ends["index"]):
             return block, {"index": np.empty(0, np.int64), "return": np.empty(0), "length": np.empty(0)}
         block["final_index"] = ends["index"]

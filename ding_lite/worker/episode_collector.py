@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from gymnasium.vector import AutoresetMode
 
+from ding_lite.utils.registry import ConfigError
 from ding_lite.worker.collector import SampleCollector
 
 FIRST_CAPACITY = 64  # rows; doubled whenever an episode is longer
@@ -32,6 +34,11 @@ class EpisodeCollector(SampleCollector):
     def __init__(self, *args: Any, is_over: Callable[[int], bool] = lambda envstep: False, **options: Any) -> None:
         super().__init__(*args, **options)
         self._is_over = is_over
+        if self._env.metadata.get("autoreset_mode") == AutoresetMode.NEXT_STEP:
+            raise ConfigError(
+                "A policy that learns from whole episodes cannot play a simulator that spends a step on each reset, in "
+                "gymnasium's mode NEXT_STEP: use another env_manager.type, or another policy such as 'ppo'."
+            )
 
     def _steps(self, n_episode: int | None) -> Iterator[int]:
         """Yield the numbers t of steps until each environment has played its share of new episodes."""

@@ -14,13 +14,15 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from torch import Tensor
 
+import ding_lite
 from ding_lite.config import compile_config
 from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.envs import EnvError, check_env, create_vector_env
 from ding_lite.envs.batched import create_batched
+from ding_lite.policy import create_policy
 from ding_lite.utils import ENV_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_leaves
-from ding_lite.worker import SampleCollector
+from ding_lite.worker import EpisodeCollector, SampleCollector
 
 SPACE, ACTIONS = Box(-np.inf, np.inf, (2,), np.float32), Discrete(3)
 LIMIT = 7  # env steps after which an episode is truncated
@@ -56,8 +58,8 @@ class Walkers(VectorEnv):
 
     def __init__(self, num_envs: int, mode: str = "SAME_STEP", kind: str = "torch", fault: str = "") -> None:
         self.num_envs, self._fault = num_envs, fault
-        self.metadata = {"autoreset_mode": getattr(AutoresetMode, mode), "max_episode_steps": LIMIT}
-        self._restarts, self._torch = mode == "SAME_STEP", kind == "torch"
+        self.metadata = {"autoreset_mode": getattr(AutoresetMode, mode, None), "max_episode_steps": LIMIT}
+        self._mode, self._torch = mode, kind == "torch"
         self._arrays: dict[str, Any] = {}  # what is returned; each step overwrites it
         self.single_observation_space, self.single_action_space = SPACE, ACTIONS
         self.observation_space, self.action_space = batch_space(SPACE, num_envs), batch_space(ACTIONS, num_envs)
@@ -70,6 +72,7 @@ class Walkers(VectorEnv):
         mask = torch.as_tensor((options or {}).get("reset_mask", np.full(self.num_envs, True)))
         state = getattr(self, "state", torch.zeros(self.num_envs, 2))
         self.state = state.masked_fill(mask.unsqueeze(1), 0.0)
+        self._ended = torch.zeros(self.num_envs, dtype=torch.bool)
         return self._out(self.state, "obs"), {}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
@@ -77,10 +80,13 @@ class Walkers(VectorEnv):
         actions = torch.as_tensor(actions)
         last = self.state + torch.stack([actions - 1.0, torch.ones(self.num_envs)], 1)
         terminated, truncated = last[:, 0] == 3, last[:, 1] >= LIMIT
-        self.state = last
+        if self._mode == "NEXT_STEP":
+            last = last.masked_fill(self._ended.unsqueeze(1), 0.0)
+            terminated, truncated = terminated & ~self._ended, truncated & ~self._ended
+        self.state, self._ended = last, terminated | truncated
         info: dict[str, Any] = {"height": self._out(last[:, 0], "height")}
-        if self._restarts:
-            self.state = last.masked_fill((terminated | truncated).unsqueeze(1), 0.0)
+        if self._mode == "SAME_STEP":
+            self.state = last.masked_fill(self._ended.unsqueeze(1), 0.0)
             info |= {} if self._fault == "no final_obs" else {"final_obs": self._out(last, "final")}
         reward = 2.0 * terminated.float()
         if self._fault == "nan" and float(last[1, 1]) == 4:
@@ -118,9 +124,9 @@ class Drawn:
         pass
 
 
-def create(manager: str, num_envs: int, training: bool = True, **env: Any) -> Any:
+def create(manager: str, num_envs: int, training: bool = True, policy: str = "dqn", **env: Any) -> Any:
     main = dict(env=dict(kwargs=env.pop("kwargs", {}), info_keys=["height"], **env), policy={})
-    cfg = compile_config((main, dict(env=dict(type="walk"), env_manager=dict(type=manager), policy=dict(type="dqn"))))
+    cfg = compile_config((main, dict(env=dict(type="walk"), env_manager=dict(type=manager), policy=dict(type=policy))))
     if manager == "batched" and training:
         return create_batched(Walk, cfg.env, num_envs, training=True), cfg
     return create_vector_env(cfg.env, num_envs, 0, training), cfg
@@ -166,6 +172,70 @@ def test_an_evaluation_sees_what_single_environments_return(mode: str) -> None:
             np.testing.assert_array_equal(*(info.get(key, 0) for info in infos))
 
 
+def test_a_step_that_resets_repeats_the_last_one_of_its_episode_and_does_not_count() -> None:
+    rows: dict[str, list[Tensor]] = {
+        key: [] for key in ("obs", "action", "reward", "done", "traj_flag", "episode_step", "active")
+    }
+    episodes, lengths = 0, 0.0
+    for block, figures in collect("batched", dict(mode="NEXT_STEP"), collects=4):
+        for key, parts in rows.items():
+            parts.append(block[key])
+        assert torch.equal(block["final_index"], block["traj_flag"].flatten().nonzero().squeeze(1))
+        episodes, lengths = episodes + figures["episode"], lengths + figures["length"]
+        real = block["active"].flatten()[block["final_index"]]
+        assert figures["episode"] == real.sum() > 5
+        assert figures["info/height/episodes"] == figures["episode"]
+    column = {key: torch.cat(parts) for key, parts in rows.items()}
+    t, n = (~column["active"]).nonzero(as_tuple=True)
+    assert len(t) > 20
+    for key in rows.keys() - {"active"}:
+        assert torch.equal(column[key][t, n], column[key][t - 1, n])
+    assert column["traj_flag"][t, n].all()
+    steps = column["episode_step"]
+    follows = column["active"][1:] & ~column["traj_flag"][:-1]
+    assert torch.equal(steps[1:][follows], steps[:-1][follows] + 1)
+    assert not steps[1:][column["active"][1:] & column["traj_flag"][:-1]].any()
+    walked = column["obs"][..., 0][1:][follows] - column["obs"][..., 0][:-1][follows]
+    assert torch.equal(walked, column["action"][:-1][follows] - 1.0)
+    running = (steps[-1][~column["traj_flag"][-1]] + 1).sum()
+    assert lengths == column["active"].sum() - running
+
+
+def test_ppo_learns_nothing_from_steps_that_reset() -> None:
+    vector, cfg = create("batched", 5, kwargs=dict(mode="NEXT_STEP"), policy="ppo")
+    cfg.policy.model.update(obs_shape=2, action_shape=3)
+    parameters = []
+    for garbage in (False, True):
+        torch.manual_seed(0)
+        policy = create_policy(cfg.policy)
+        block, _ = SampleCollector(vector, policy, 5 * 40, list(range(5))).collect()
+        assert (~block["active"]).sum() > 5
+        if garbage:
+            for key in ("obs", "logit", "reward"):
+                block[key][~block["active"]] = 3.0
+        for batch in policy.batches(policy.to_samples(block)):
+            policy.learn(batch)
+        parameters.append(torch.cat([leaf.flatten() for leaf in policy.model.state_dict().values()]))
+    assert torch.equal(*parameters)
+
+
+def test_whole_episodes_are_not_collected_where_steps_reset() -> None:
+    vector, _ = create("batched", 5, kwargs=dict(mode="NEXT_STEP"))
+    with pytest.raises(ConfigError, match="NEXT_STEP"):
+        EpisodeCollector(vector, Drawn(5), 5, list(range(5)))
+
+
+@pytest.mark.parametrize("policy", ["ppo", "dqn"])
+def test_a_vectorised_id_of_gymnasium_is_trained(policy: str) -> None:
+    env = dict(env_id="CartPole-v1", collector_env_num=16)
+    main = dict(
+        exp_name="vectorised", env=env, policy=dict(collect=dict(n_sample=512), eval=dict(evaluator=dict(eval_freq=10)))
+    )
+    create_config = dict(env_manager=dict(type="batched"), policy=dict(type=policy))
+    run = ding_lite.train((main, create_config), seed=0, max_env_step=2000)
+    assert 8 < run.best_return < 500
+
+
 def test_without_final_observations_the_ones_before_stand_for_them() -> None:
     (block, _), *_ = collect("batched", {"fault": "no final_obs"})
     flat = block["obs"].flatten(0, 1)
@@ -182,7 +252,8 @@ def test_a_number_that_is_not_finite_names_environment_key_and_step() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (dict(kwargs={"mode": "NEXT_STEP"}), "autoreset_mode"),
+        (dict(kwargs={"mode": "NONE"}), "autoreset_mode"),
+        (dict(kwargs={"mode": "NEXT_STEP"}, n_evaluator_episode=9), r"evaluator_env_num=8: set it to"),
         (dict(kwargs={"fault": "shape"}), r"reward \[2, 1\]"),
         (dict(frame_stack=4), "frame_stack"),
         (dict(max_episode_steps=5), "truncates after 7 env steps"),
