@@ -38,6 +38,7 @@ from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
 from ding_lite.envs.actions import ActionUnits, random_actions, scale
+from ding_lite.envs.builders import image_layout
 from ding_lite.envs.checks import attempt, find_id
 from ding_lite.envs.keys import ENV_DEFAULTS
 from ding_lite.envs.returned import EnvError
@@ -69,8 +70,14 @@ class BatchedVectorEnv(VectorWrapper):
         info_keys: I keys of the simulator's infos whose values at the ends of episodes are reported.
         clip_rewards: whether `step` returns the signs of rewards; totals always sum the true rewards.
         act_scale: whether actions -1..1 are mapped to the bounds of a Box.
+        image_layout: as `env.image_layout`. Observations that networks do not accept are converted in the memory of the
+            host, as `PolicyObservations` says.
+
+        random_elapsed_steps: whether `reset` with a seed lets episodes begin at random steps before their time limit.
+            The simulator has the attribute `elapsed_steps`, integers `[N]`, then.
 
     Attributes:
+        note: a message for the user about this conversion; empty if none is necessary.
         has_final_obs: whether the last observations of ended episodes are known; None before the first step.
     """
 
@@ -84,6 +91,8 @@ class BatchedVectorEnv(VectorWrapper):
         info_keys: Sequence[str] = (),
         clip_rewards: bool = False,
         act_scale: bool = True,
+        image_layout: str = "",
+        random_elapsed_steps: bool = False,
     ) -> None:
         super().__init__(env)
         self.device, self.info_keys, self.name, self._clip_rewards = device, tuple(info_keys), name, clip_rewards
@@ -93,6 +102,11 @@ class BatchedVectorEnv(VectorWrapper):
         self.single_action_space = units.space
         self.action_space = batch_space(units.space, env.num_envs)
         self._units = _converter(units, device)
+        raw = env.single_observation_space
+        space, self._convert, self.note = observation_side(raw, image_layout, env.single_action_space)
+        self._converts, self.single_observation_space = space != raw, space
+        self._advances = random_elapsed_steps
+        self.observation_space = batch_space(space, env.num_envs) if self._converts else env.observation_space
         self._give: Callable[[Tensor], Any] = lambda action: action
         self.has_final_obs: bool | None = True if self._restarts or self._skips else None
         self._obs: Any = None
@@ -102,7 +116,11 @@ class BatchedVectorEnv(VectorWrapper):
         seed = seed if seed is None or isinstance(seed, int) else int(seed[0])
         obs, info = self.env.reset(seed=seed, options=options)
         self._give = _giver(next(tree_leaves(obs)))
-        self._obs = tree_map(self._read, obs)
+        if self._advances and seed is not None:
+            limit, generator = self.env.metadata["max_episode_steps"], torch.Generator().manual_seed(seed)
+            elapsed_N = torch.randint(limit, (self.num_envs,), generator=generator)
+            self.env.unwrapped.elapsed_steps = self._give(self._read(elapsed_N))  # type: ignore[attr-defined]
+        self._obs = self._observe(obs)
         self._return_N = torch.zeros(self.num_envs, dtype=torch.float64, device=self.device)
         self._length_N = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
         self._ended_N = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
@@ -114,7 +132,7 @@ class BatchedVectorEnv(VectorWrapper):
         keeps = self.has_final_obs and not self._skips
         before = self._obs if keeps else tree_map(torch.clone, self._obs)  # the step may overwrite it
         raw_obs, raw_reward, terminated, truncated, raw_info = self.env.step(actions)
-        obs = tree_map(self._read, raw_obs)
+        obs = self._observe(raw_obs)
         reward_N, terminated_N, truncated_N = map(self._read, (raw_reward, terminated, truncated))
         ended_N = terminated_N | truncated_N
         resets_N, self._ended_N = self._ended_N, ended_N
@@ -136,7 +154,7 @@ class BatchedVectorEnv(VectorWrapper):
         self._length_N = self._length_N.masked_fill(ended_N, 0)
         if self._restarts and (self.device.type != "cpu" or ended_N.any()):  # asking another device would be waiting
             raw_obs, _ = self.env.reset(options={"reset_mask": self._give(ended_N)})
-            obs = tree_map(self._read, raw_obs)
+            obs = self._observe(raw_obs)
         self._obs = obs
         return obs, (reward_N.sign() if self._clip_rewards else reward_N).float(), terminated_N, truncated_N, info
 
@@ -146,13 +164,18 @@ class BatchedVectorEnv(VectorWrapper):
             leaf = torch.from_numpy(leaf) if isinstance(leaf, np.ndarray) else from_dlpack(leaf)
         return leaf.to(self.device, non_blocking=True)
 
+    def _observe(self, raw: Any) -> Any:
+        """Return a simulator's observations as the policy sees them."""
+        obs = tree_map(self._read, raw)
+        return tree_map(self._read, self._convert(tree_map(_to_numpy, obs))) if self._converts else obs
+
     def _final_obs(self, info: dict[str, Any], before: Any) -> Any:
         """Return a copy of the last observations of ended episodes, or the ones before if the info has none."""
         final = info.get("final_obs")
         self.has_final_obs = final is not None
         if final is None:
             return before
-        return tree_map(lambda leaf: self._read(leaf).clone(), final)
+        return tree_map(torch.clone, self._observe(final))
 
     def check_block(self, block: dict[str, Any]) -> None:
         """Check once a collect that the numbers of a rollout block are finite; this waits for the device.
@@ -281,8 +304,22 @@ def create_batched(
             f"env.max_episode_steps={limit}: the simulator '{name}' truncates after {own} env steps (0: never), as its "
             "metadata says, and does not read this key: leave it out."
         )
-    clips = training and cfg_env.clip_rewards
-    return BatchedVectorEnv(env, device, name, cfg_env.info_keys, clips, training and cfg_env.act_scale)
+    advances = cfg_env.manager.get("random_elapsed_steps", False)
+    if advances and not (own and hasattr(env.unwrapped, "elapsed_steps")):
+        raise ConfigError(
+            f"env_manager.random_elapsed_steps=True: the simulator '{name}' has no attribute elapsed_steps, or no "
+            "limit metadata['max_episode_steps']: leave the key out."
+        )
+    return BatchedVectorEnv(
+        env,
+        device,
+        name,
+        cfg_env.info_keys,
+        clip_rewards=training and cfg_env.clip_rewards,
+        act_scale=training and cfg_env.act_scale,
+        image_layout=image_layout(builder, cfg_env),
+        random_elapsed_steps=training and advances,
+    )
 
 
 def find_batched(builder: Any, cfg_env: EasyDict) -> Callable[[EasyDict, int, torch.device], VectorEnv]:
@@ -325,11 +362,7 @@ def check_batched(builder: Any, cfg_env: EasyDict) -> EnvSpec:
             )
     name = cfg_env.env_id or cfg_env.type
     with closing(create_batched(builder, cfg_env, NUM_ENVS, training=True)) as env:
-        space, action_space = env.single_observation_space, env.unwrapped.single_action_space
-        if observation_side(space, cfg_env.image_layout, action_space)[0] != space:
-            raise _violation(
-                name, f"its observations are {space}, expected vectors of floats or images of bytes [C, H, W]"
-            )
+        space = env.single_observation_space
         obs, _ = attempt(lambda: env.reset(seed=0), name, "be reset")
         _check_rows(obs, space, name)
         action = tree_map(torch.as_tensor, random_actions(env.action_space, tree_map(_to_numpy, obs)))
@@ -344,19 +377,28 @@ def check_batched(builder: Any, cfg_env: EasyDict) -> EnvSpec:
             if tensor.shape != (NUM_ENVS,) or tensor.dtype != dtype:
                 got = f"{list(tensor.shape)} {tensor.dtype}"
                 raise _violation(name, f"step returned {what} {got}, expected {[NUM_ENVS]} {dtype}")
-        return EnvSpec(space, env.single_action_space, 0, _notes(env, cfg_env), action_space, space)
+        own = env.unwrapped
+        return EnvSpec(
+            observation_space=space,
+            action_space=env.single_action_space,
+            frame_stack=0,
+            notes=_notes(env, cfg_env),
+            env_action_space=own.single_action_space,
+            env_observation_space=own.single_observation_space,
+        )
 
 
 def _notes(env: BatchedVectorEnv, cfg_env: EasyDict) -> tuple[str, ...]:
     """Return what the start of a run says about a simulator that has taken a step."""
+    notes = [env.note] * bool(env.note) + [NO_FINAL_OBS] * (not env.has_final_obs)
     if env.metadata["autoreset_mode"] != AutoresetMode.NEXT_STEP:
-        return () if env.has_final_obs else (NO_FINAL_OBS,)
+        return tuple(notes)
     if max(cfg_env.n_evaluator_episode, cfg_env.get("n_confirm_episode", 0)) > cfg_env.evaluator_env_num:
         raise ConfigError(
             f"env.evaluator_env_num={cfg_env.evaluator_env_num}: set it to n_evaluator_episode and n_confirm_episode "
             f"at least. {env.name} spends a step on each reset, which would count as one of the next game."
         )
-    return (RESETS,)
+    return (*notes, RESETS)
 
 
 def _check_rows(obs: Any, space: gymnasium.Space[Any], name: str) -> None:

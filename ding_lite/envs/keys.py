@@ -15,8 +15,8 @@ ENV_KEYS: dict[str, Any] = dict(
         "is imported like those of import_names",
         type=str,
     ),
-    collector_env_num=Key(8, "environments that collect, per process", low=1, high=4096),
-    evaluator_env_num=Key(8, "environments that evaluate, on rank 0 only", low=1, high=4096),
+    collector_env_num=Key(8, "environments that collect, per process", low=1, high=65536),
+    evaluator_env_num=Key(8, "environments that evaluate, on rank 0 only", low=1, high=65536),
     n_evaluator_episode=Key(8, "episodes of one evaluation, rounded up to a multiple of evaluator_env_num", low=1),
     stop_value=Key(None, "mean evaluation return at which training ends; None: never", type=float),
     n_confirm_episode=Key(
@@ -125,6 +125,12 @@ ENV_KEYS: dict[str, Any] = dict(
             "how many times in a row a subprocess environment may fail before the run ends",
             low=0,
             needs="type=subprocess",
+        ),
+        random_elapsed_steps=Key(
+            False,
+            "the first training episodes begin at random steps before their time limit, so that not all of them reach "
+            "it in the same step",
+            needs="type=batched",
         ),
     ),
 )

@@ -174,8 +174,9 @@ class Normalizer(nn.Module):
 
     def _discounted_returns(self, block: Block) -> Tensor:
         """Return R after each step, `[T, N]` float64, and remember the last row."""
-        reward_TN, continues_TN = block["reward"].cpu().double(), block["episode_step"].cpu() != 0
+        reward_TN, continues_TN = block["reward"].double(), block["episode_step"] != 0
         first, number = int(block.get("actor", 0)) * reward_TN.shape[1], reward_TN.shape[1]
+        self._running_E = self._running_E.to(reward_TN.device)
         self._running_E = F.pad(self._running_E, (0, max(first + number - len(self._running_E), 0)))
         running_N = self._running_E[first : first + number]
         return_TN = torch.empty_like(reward_TN)
@@ -192,7 +193,7 @@ class Normalizer(nn.Module):
 
     def local_state_dict(self) -> dict[str, Any]:
         """Return the discounted returns of this rank's running episodes."""
-        return {"running_return": self._running_E} if len(self._running_E) else {}
+        return {"running_return": self._running_E.cpu()} if len(self._running_E) else {}
 
     def load_local_state_dict(self, state: Mapping[str, Any]) -> None:
         self._running_E = state.get("running_return", self._running_E[:0]).clone()

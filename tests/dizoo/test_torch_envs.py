@@ -15,10 +15,13 @@ from gymnasium.wrappers import RescaleObservation
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ding_lite.config import compile_config
+from ding_lite.envs.batched import create_batched
 from ding_lite.trained.rendering import _drawing_offscreen
 from ding_lite.utils import ENV_REGISTRY
 from ding_lite.utils.registry import ConfigError
 from dizoo.classic_control.acrobot.envs.acrobot_torch import AcrobotTorch
+from dizoo.classic_control.cartpole.envs.cartpole_env import CartPoleEnv
 from dizoo.classic_control.cartpole.envs.cartpole_torch import CartPoleTorch
 from dizoo.classic_control.mountain_car.envs.mtcar_torch import MountainCarTorch
 from dizoo.classic_control.pendulum.envs.pendulum_torch import PendulumTorch
@@ -404,3 +407,22 @@ def test_actions_of_another_shape_are_refused() -> None:
         CartPoleTorch(4).step(torch.zeros(4, 1))
     with pytest.raises(ValueError, match=r"^actions: expected \[4, 1\], got \[4\]\."):
         PendulumTorch(4).step(torch.zeros(4))
+
+
+def test_first_episodes_may_begin_at_random_steps() -> None:
+    main = dict(env=dict(env_id="CartPole-v1", max_episode_steps=100), policy={})
+    manager = dict(type="batched", random_elapsed_steps=True)
+    create_config = dict(env=dict(type="cartpole"), env_manager=manager, policy=dict(type="ppo"))
+    cfg = compile_config((main, create_config)).env
+    env: Any = create_batched(CartPoleEnv, cfg, 1000, training=True)
+    env.reset(seed=[3])
+    first = env.unwrapped.elapsed_steps.clone()
+    assert set(first.tolist()) == set(range(100))
+    env.reset(seed=[3])
+    assert torch.equal(env.unwrapped.elapsed_steps, first)
+    *_, truncated, info = env.step(torch.zeros(1000, dtype=torch.int64))
+    assert torch.equal(truncated, first == 99)
+    assert (info["episode_length"] == 1).all()
+    evaluation: Any = create_batched(CartPoleEnv, cfg, 10)
+    evaluation.reset(seed=0)
+    assert not evaluation.unwrapped.elapsed_steps.any()

@@ -61,10 +61,13 @@ class Walkers(VectorEnv):
         self.metadata = {"autoreset_mode": getattr(AutoresetMode, mode, None), "max_episode_steps": LIMIT}
         self._mode, self._torch = mode, kind == "torch"
         self._arrays: dict[str, Any] = {}  # what is returned; each step overwrites it
-        self.single_observation_space, self.single_action_space = SPACE, ACTIONS
-        self.observation_space, self.action_space = batch_space(SPACE, num_envs), batch_space(ACTIONS, num_envs)
+        space = Box(-9, 9, (2,), np.int64) if fault == "integers" else SPACE
+        self.single_observation_space, self.single_action_space = space, ACTIONS
+        self.observation_space, self.action_space = batch_space(space, num_envs), batch_space(ACTIONS, num_envs)
 
     def _out(self, tensor: Tensor, name: str) -> Any:
+        if self._fault == "integers" and name in ("obs", "final"):
+            tensor = tensor.long()
         own = self._arrays.setdefault(name, tensor.clone()).copy_(tensor)
         return own if self._torch else own.numpy()
 
@@ -145,9 +148,10 @@ def collect(manager: str, kwargs: dict[str, Any], collects: int = 2, **env: Any)
 @pytest.mark.parametrize("mode", ["SAME_STEP", "DISABLED"])
 @pytest.mark.parametrize("kind", ["torch", "numpy"])
 @pytest.mark.parametrize("clip", [False, True])
-def test_blocks_equal_those_of_single_environments(mode: str, kind: str, clip: bool) -> None:
+@pytest.mark.parametrize("form", ["", "integers"])
+def test_blocks_equal_those_of_single_environments(mode: str, kind: str, clip: bool, form: str) -> None:
     expected = collect("base", {}, clip_rewards=clip)
-    found = collect("batched", dict(mode=mode, kind=kind), clip_rewards=clip)
+    found = collect("batched", dict(mode=mode, kind=kind, fault=form), clip_rewards=clip)
     for (block, figures), (own, others) in zip(expected, found, strict=True):
         assert block.keys() == own.keys()
         assert block["final_index"].numel() > 10
@@ -199,6 +203,13 @@ def test_a_step_that_resets_repeats_the_last_one_of_its_episode_and_does_not_cou
     assert torch.equal(walked, column["action"][:-1][follows] - 1.0)
     running = (steps[-1][~column["traj_flag"][-1]] + 1).sum()
     assert lengths == column["active"].sum() - running
+
+
+def test_elapsed_steps_are_not_set_where_there_are_none() -> None:
+    cfg = create("batched", 2)[1].env
+    cfg.manager.random_elapsed_steps = True
+    with pytest.raises(ConfigError, match="no attribute elapsed_steps"):
+        check_env(cfg)
 
 
 def test_ppo_learns_nothing_from_steps_that_reset() -> None:
