@@ -44,18 +44,27 @@ class New(Command):
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("env_id", metavar="ENV_ID", help="a gymnasium id, or an Atari game such as ALE/Pong-v5")
+        parser.add_argument(
+            "env_id",
+            metavar="ENV_ID",
+            help="a gymnasium id, an Atari game such as ALE/Pong-v5, or a simulator such as brax/hopper",
+        )
         parser.add_argument(
             "algorithm", metavar="ALGORITHM", nargs="?", help="a policy's name; ding_lite list policies"
         )
         parser.add_argument(
             "-o", "--output", metavar="FILE", help="the file to write; by default ENV_ALGORITHM_config.py"
         )
+        parser.add_argument(
+            "--batched",
+            action="store_true",
+            help="all environments are one tensor; classic control as torch programs, or ids with a vector_entry_point",
+        )
 
     def run(self, args: argparse.Namespace) -> None:
         from ding_lite.cli.starter import write_starter  # noqa: PLC0415  (it loads torch)
 
-        path = write_starter(args.env_id, args.algorithm, args.output)
+        path = write_starter(args.env_id, args.algorithm, args.output, args.batched)
         print(f"wrote {path}; train it with\n  ding_lite train -c {shlex.quote(str(path))}")
 
 

@@ -27,13 +27,27 @@ from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 from ding_lite.utils.tree import GLOBAL
 
 MUJOCO = "HalfCheetah|Hopper|Walker2d|Ant|Humanoid(Standup)?|Swimmer|Reacher|Pusher|Inverted(Double)?Pendulum"
-DIZOO = {  # dizoo's environment for the gymnasium ids that begin with a pattern, and its manager
+DIZOO = {  # dizoo's environment for the ids that begin with a pattern, and its manager
     "atari": (r"ALE/|.*NoFrameskip-v\d$", "native"),
     "minigrid": ("MiniGrid-|BabyAI-", "base"),
     "mujoco": (rf"({MUJOCO})-v[45]$", "base"),
     "pettingzoo": (r"(mpe2|atari|butterfly|classic|sisl)/", "base"),
     "lbforaging": ("Foraging-", "base"),
     "matrix_game": (r"(TwoStep|Climbing|Penalty)-v0$", "base"),
+    **{name: (f"{name}/", "batched") for name in ("brax", "playground", "vmas")},
+}
+# dizoo's torch programs, by gymnasium's names, and their modules in `dizoo.classic_control`
+TORCH = {
+    "CartPole": ("cartpole", "cartpole.envs.cartpole_env"),
+    "Pendulum": ("pendulum", "pendulum.envs.pendulum_env"),
+    "Acrobot": ("acrobot", "acrobot.envs.acrobot_env"),
+    "MountainCar": ("mountain_car", "mountain_car.envs.mtcar_env"),
+}
+# Values where the environments are one tensor; sizes for policies that learn from their collects, and from replay.
+BATCHED_ENVS = {"collector_env_num": 64, "evaluator_env_num": 32, "n_evaluator_episode": 32}
+BATCHED_SIZES = {
+    "collect": {"collect.n_sample": 2048, "learn.batch_size": 512},
+    "replay": {"collect.n_sample": 64, "other.replay_buffer.replay_buffer_size": 100_000},
 }
 IMAGES = 100_000  # env steps of a replay buffer whose default size does not fit
 DEFAULT_ALGORITHMS = ("ppo", "bdq")  # the first one that takes the environment's actions
@@ -147,16 +161,17 @@ if __name__ == "__main__":
 '''
 
 
-def write_starter(env_id: str, algorithm: str | None = None, output: str | None = None) -> Path:
+def write_starter(env_id: str, algorithm: str | None = None, output: str | None = None, batched: bool = False) -> Path:
     """Write a starter config and return its path, by default one that is named for environment and algorithm.
 
-    Without an `algorithm`, it is the first of `DEFAULT_ALGORITHMS` that fits.
+    Without an `algorithm`, it is the first of `DEFAULT_ALGORITHMS` that fits. With `batched`, the environments are one
+    tensor.
     """
-    algorithm = algorithm or _find_algorithm(env_id)
+    algorithm = algorithm or _find_algorithm(env_id, batched)
     short = re.sub(r"-v\d+$|NoFrameskip", "", re.split("[/:]", env_id)[-1])  # 'Pong' of 'PongNoFrameskip-v4'
     name = re.sub(r"\W+", "_", short).lower() + f"_{algorithm}"
     path = Path(output or f"{name}_config.py")
-    main, create = _starter_pair(env_id, algorithm, f"{name}_seed0")
+    main, create = _starter_pair(env_id, algorithm, f"{name}_seed0", batched)
     try:
         setup = _check(main, create)
     except ConfigError as error:
@@ -190,7 +205,9 @@ def write_starter(env_id: str, algorithm: str | None = None, output: str | None 
     return path
 
 
-def _starter_pair(env_id: str, algorithm: str, exp_name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def _starter_pair(
+    env_id: str, algorithm: str, exp_name: str, batched: bool = False
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return `(main_config, create_config)`. Values of keys that matter are `Key`s, whose meanings become comments."""
     policy_cls = POLICY_REGISTRY.find(algorithm)
     if policy_cls.learns_from == "dataset":
@@ -207,10 +224,11 @@ def _starter_pair(env_id: str, algorithm: str, exp_name: str) -> tuple[dict[str,
     keys = _used_keys(policy_cls)
     for path in (path for path in POLICY if path in keys and keys[path].default is not None):
         set_key(policy, path, keys[path])
-    kind = next((kind for kind, (pattern, _) in DIZOO.items() if re.match(pattern, env_id)), "")
-    created = {"type": kind, "import_names": [f"dizoo.{kind}.envs.{kind}_env"]} if kind else {"type": "gymnasium"}
-    manager = DIZOO[kind][1] if kind else "base"
+    created, manager = _environment(env_id, batched)
     create = {"env": created, "env_manager": {"type": manager}, "policy": {"type": algorithm}}
+    if manager == "batched":
+        env |= {key: replace(ENV_KEYS[key], default=value) for key, value in BATCHED_ENVS.items()}
+        env["env_id"] = env_id.partition("/")[2] or env_id
     main = {"exp_name": exp_name, "env": env, "policy": policy}
     cfg = compile_config((default_values(main), create))
     space = (spec := check_env(cfg.env)).observation_space
@@ -221,6 +239,23 @@ def _starter_pair(env_id: str, algorithm: str, exp_name: str) -> tuple[dict[str,
         if "policy.model.centralized_critic" in options and GLOBAL not in space.spaces:  # type: ignore[attr-defined]
             set_key(policy, "model.centralized_critic", False)
     return main, create
+
+
+def _environment(env_id: str, batched: bool) -> tuple[dict[str, Any], str]:
+    """Return `create_config.env` and the type of the manager for an id; with `batched`, that of one tensor."""
+    kind = next((kind for kind, (pattern, _) in DIZOO.items() if re.match(pattern, env_id)), "")
+    if kind:
+        created, manager = {"type": kind, "import_names": [f"dizoo.{kind}.envs.{kind}_env"]}, DIZOO[kind][1]
+    else:
+        created, manager = {"type": "gymnasium"}, "batched" if batched else "base"
+    if batched and env_id.rpartition("-v")[0] in TORCH:
+        kind, module = TORCH[env_id.rpartition("-v")[0]]
+        return {"type": kind, "import_names": [f"dizoo.classic_control.{module}"]}, "batched"
+    if batched and manager != "batched":
+        raise ConfigError(
+            f"--batched: '{env_id}' steps no tensor of environments, see docs/batched.md: leave the option out."
+        )
+    return created, manager
 
 
 def _used_keys(policy_cls: type) -> dict[str, Key]:
@@ -238,7 +273,11 @@ def _suit(main: dict[str, Any], algorithm: str, setup: RunSetup) -> None:
     continuous = setup.pipeline == "serial_pipeline_onpolicy" and isinstance(setup.spec.action_space, Box)
     for path, value in (common | ALGORITHMS.get(algorithm, {}) | (CONTINUOUS if continuous else {})).items():
         set_key(main["policy"], path, replace(keys[path], default=value) if path in keys else value)
-    if "model.v_min" in keys and setup.cfg.env.type == "gymnasium":
+    if setup.cfg.env.manager.type == "batched":
+        sizes = BATCHED_SIZES[setup.policy_cls.learns_from]
+        for path in (path for path in sizes if path in keys and "unroll_len" not in keys):
+            set_key(main["policy"], path, replace(keys[path], default=sizes[path]))
+    if "model.v_min" in keys and (setup.cfg.env.type == "gymnasium" or setup.cfg.env.env_id in gymnasium.registry):
         low, high = _return_range(setup.cfg.env.env_id, default_values(main)["policy"]["discount_factor"])
         for key, value in (("v_min", low), ("v_max", high)):
             main["policy"]["model"][key] = replace(keys[f"model.{key}"], default=value)
@@ -272,11 +311,11 @@ def _return_range(env_id: str, discount: float) -> tuple[float, float]:
     return float(np.floor(low / (1 - discount))), float(np.ceil(high / (1 - discount)))
 
 
-def _find_algorithm(env_id: str) -> str:
+def _find_algorithm(env_id: str, batched: bool) -> str:
     """Return the first of `DEFAULT_ALGORITHMS` that fits an environment."""
     for algorithm in DEFAULT_ALGORITHMS:
         try:
-            _check(*_starter_pair(env_id, algorithm, "starter"))
+            _check(*_starter_pair(env_id, algorithm, "starter", batched))
             return algorithm
         except ConfigError as error:
             mistake = error

@@ -43,6 +43,45 @@ def test_every_algorithm_has_a_starter_config_that_compiles_without_notes(algori
     assert "# samples per rank and iteration" in text or "# sequences per rank and iteration" in text
 
 
+@pytest.mark.parametrize(
+    ("env_id", "algorithm"),
+    [
+        ("CartPole-v1", "ppo"),
+        ("CartPole-v1", "r2d2"),
+        ("Acrobot-v1", "dqn"),
+        ("MountainCar-v0", "pqn"),
+        ("Pendulum-v1", ""),
+    ],
+)
+def test_a_starter_config_may_step_all_environments_as_one_tensor(
+    env_id: str, algorithm: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["new", env_id, *algorithm.split(), "--batched", "-o", "batched.py"])
+    cfg = compile_config("batched.py")
+    assert (cfg.env.manager.type, cfg.env.env_id, cfg.notes) == ("batched", env_id, [])
+    main(
+        [
+            "train",
+            "-c",
+            "batched.py",
+            "-s",
+            "0",
+            "max_env_step=3000",
+            "env.n_evaluator_episode=1",
+            "env.evaluator_env_num=1",
+        ]
+    )
+    assert "(batched)" in capsys.readouterr().err
+
+
+def test_what_is_no_simulator_has_no_batched_starter_config(capsys: pytest.CaptureFixture[str]) -> None:
+    for env_id, message in (("FrozenLake-v1", "has no vector_entry_point"), ("Hopper-v5", "leave the option out")):
+        with pytest.raises(SystemExit):
+            main(["new", env_id, "ppo", "--batched"])
+        assert message in capsys.readouterr().err
+    assert not list(Path().iterdir())
+
+
 def test_a_starter_config_trains(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     main(["new", "CartPole-v1", "dqn", "-o", "my config.py"])
     told = capsys.readouterr().out
