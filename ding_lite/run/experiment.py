@@ -228,8 +228,11 @@ class Experiment:
             interrupted the evaluation. A run that is resumed then begins with this evaluation.
         """
         train_iter = self.learner.train_iter
-        if self.evaluator.should_eval(train_iter) and self._record_evaluation(*self.evaluator.eval(train_iter)):
-            return True
+        if self.evaluator.should_eval(train_iter):
+            with self._reporter.timed("evaluation"):
+                result = self.evaluator.eval(train_iter)
+            if self._record_evaluation(*result):
+                return True
         if self._keeper.saved_iter < 0:
             self._keeper.save()
         return False
@@ -251,7 +254,7 @@ class Experiment:
         """Collect once with the current policy; return this rank's samples, see `Policy.to_samples`."""
         block, figures = self.collector.collect()
         samples, self._collected = self._to_samples(block), int(figures["env_step"])
-        self._reporter.collect(figures, self.counts())
+        self._reporter.collect(figures, self.counts(), getattr(self.collector, "env_seconds", 0.0))
         for callback in self._callbacks:
             callback.after_collect(self, figures)
         return samples
@@ -286,7 +289,7 @@ class Experiment:
                 returns any.
         """
         try:
-            with self._source.learning():
+            with self._source.learning(), self._reporter.timed("learning"):
                 self.learner.train(batches, update)
         except NonFiniteError as error:
             raise self._keeper.save_batch(error) from None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ STILL_ADVICE = (
     "as env.fire_reset of Atari does, or set policy.eval.eps above 0 if the policy has it. env.max_episode_steps ends "
     "such episodes."
 )
+PERIOD_OF_SHARES = 1.0  # seconds after which the end of a run says what took them
 WORDS = {"envstep": ("step", "iteration"), "train_iter": ("iteration", "epoch")}  # limit -> words of the progress line
 
 
@@ -38,6 +39,8 @@ class RunReporter(AbstractContextManager[Any]):
         self._eval_info: dict[str, Any] = {}
         self._return_mean: float | None = None
         self._collected = Counter[str]()  # sums since they were last logged
+        self._spent: defaultdict[str, float] = defaultdict(float)  # seconds of this process by what it did
+        self._played = 0.0  # env steps of all ranks in these seconds
         self._alarmed: set[str] = set()
         self._stack = ExitStack()
         self._logger = self._stack.enter_context(ExperimentLogger(exp_dir, get_rank(), axis))
@@ -101,9 +104,22 @@ class RunReporter(AbstractContextManager[Any]):
         self._logger.resume(0, 0)
         self.warning("Restarted before the first checkpoint was written: the run starts from the beginning.")
 
-    def collect(self, figures: dict[str, float], counts: Mapping[str, int]) -> None:
-        """Add the figures of one collect, summed over ranks, and show progress."""
+    @contextmanager
+    def timed(self, what: str) -> Iterator[None]:
+        """Return a context manager that adds its seconds to those that the run has spent on something."""
+        start = time.monotonic()
+        yield
+        self._spent[what] += time.monotonic() - start
+
+    def collect(self, figures: dict[str, float], counts: Mapping[str, int], env_seconds: float) -> None:
+        """Add the figures of one collect, summed over ranks, and show progress.
+
+        For so many seconds of it, the environments of this rank took their steps.
+        """
         self._collected.update(figures)
+        self._spent["environments"] += env_seconds
+        self._spent["acting"] += figures["duration"] - env_seconds
+        self._played += figures["env_step"]
         if figures["episode"]:
             self._return_mean = figures["return"] / figures["episode"]
         env_step = counts["envstep"]
@@ -210,6 +226,7 @@ class RunReporter(AbstractContextManager[Any]):
         self.info(
             f"ended ({stop_reason}) at {self._moment(counts)}\n"
             + (f"  best evaluation return {best_return:.2f}\n" if np.isfinite(best_return) else "")
+            + describe_shares(self._spent, self._played)
             + (f"  checkpoint {checkpoint}" if checkpoint else "  THE LAST CHECKPOINT WAS NOT SAVED")
             + (f"\n  continue with ding_lite resume {shlex.quote(self.exp_dir)}{nproc}" if can_go_on else "")
         )
@@ -226,6 +243,16 @@ class RunReporter(AbstractContextManager[Any]):
 def describe_numbers(numbers: Mapping[str, float]) -> str:
     """Return the means of `env.info_keys` as text, to be appended to the return of an evaluation."""
     return "".join(f", {name.removeprefix('info/')} {value:.4g}" for name, value in numbers.items())
+
+
+def describe_shares(spent: Mapping[str, float], env_steps: float) -> str:
+    """Return a line with the pace of a run and the shares of its seconds, the largest first; empty if they are few."""
+    total = sum(spent.values())
+    if total < PERIOD_OF_SHARES:
+        return ""
+    pace = f"{env_steps / total:,.0f} env steps a second; " if env_steps else ""
+    shares = [f"{what} {seconds / total:.0%}" for what, seconds in sorted(spent.items(), key=lambda part: -part[1])]
+    return f"  {pace}{', '.join(share for share in shares if not share.endswith(' 0%'))}\n"
 
 
 def describe_evaluation(policy: Policy) -> str:

@@ -63,6 +63,7 @@ class SampleCollector:
         envstep: env steps of all ranks so far.
         episode_count: episodes of all ranks that have ended so far.
         interrupted: whether any rank was asked to end before the last collect finished; the same on all ranks.
+        env_seconds: seconds of this rank's last collect in which the environments took their steps.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class SampleCollector:
         self._stores_outputs = getattr(policy, "stores_outputs", True)  # with random actions too
         self._device = getattr(env, "device", None)  # of a simulator that returns tensors; None: arrays of NumPy
         self._rows = RolloutRows(self._device)
-        self.envstep, self.episode_count, self.interrupted = 0, 0, False
+        self.envstep, self.episode_count, self.interrupted, self.env_seconds = 0, 0, False, 0.0
         self._attributes: dict[str, Any] = {}  # what `set_attr` has set
         env.action_space.seed(seeds[0])
         self.reset(seeds)
@@ -110,7 +111,7 @@ class SampleCollector:
             `length` (env steps) of these episodes; for each key of `env.info_keys`, `info/KEY` of these episodes, and
             `info/KEY/episodes`, the number of them that reported it. `duration` is the mean over ranks, in seconds.
         """
-        start, n_step = time.perf_counter(), 0
+        start, n_step, self.env_seconds = time.perf_counter(), 0, 0.0
         kwargs = self._policy.begin_collect(self.envstep)
         for t in self._steps(n_sample):
             heartbeat("collect")
@@ -120,7 +121,9 @@ class SampleCollector:
                 seen = obs if self._device is None else tree_map(to_numpy, obs)
                 output["action"] = tree_map(torch.as_tensor, random_actions(self._env.action_space, seen))
             action = output["action"] if self._device else tree_map(to_numpy, output["action"])
+            acted = time.perf_counter()
             self._obs, reward, terminated, truncated, info = self._env.step(action)
+            self.env_seconds += time.perf_counter() - acted
             self._ended_N = terminated | truncated
             done, cut = terminated, self._ended_N
             if "part_ended" in info:

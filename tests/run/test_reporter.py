@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from ding_lite.run.reporter import describe_shares
 from tests.run.helpers import metrics, run
 
 
@@ -23,6 +25,22 @@ def test_notes_about_the_machine_fit_the_terminal(
     assert "2 thread(s) a rank" in said
     assert len(said.splitlines()) > 10
     assert not [line for line in said.splitlines() if len(line) > 80]
+
+
+def test_the_end_of_a_run_says_what_took_its_time(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    spent = {"environments": 0.5, "acting": 1.5, "learning": 2.0, "evaluation": 0.01}
+    assert (
+        describe_shares(spent, env_steps=4010)
+        == "  1,000 env steps a second; learning 50%, acting 37%, environments 12%\n"
+    )
+    assert describe_shares({"learning": 0.5}, env_steps=100) == ""
+    monkeypatch.setattr("ding_lite.run.reporter.PERIOD_OF_SHARES", 0.0)
+    run(max_env_step=320)
+    line = next(line for line in capfd.readouterr().err.splitlines() if "env steps a second;" in line)
+    assert {"learning", "acting", "environments", "evaluation"} >= set(re.findall(r"([a-z]+) \d+%", line))
+    assert 95 < sum(map(int, re.findall(r"(\d+)%", line))) < 105
 
 
 def test_returns_that_leave_the_support_are_told_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
