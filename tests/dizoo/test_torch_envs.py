@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -17,9 +18,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ding_lite.config import compile_config
 from ding_lite.envs.batched import create_batched
+from ding_lite.policy import create_policy
 from ding_lite.trained.rendering import _drawing_offscreen
 from ding_lite.utils import ENV_REGISTRY
 from ding_lite.utils.registry import ConfigError
+from ding_lite.worker import SampleCollector
 from dizoo.classic_control.acrobot.envs.acrobot_torch import AcrobotTorch
 from dizoo.classic_control.cartpole.envs.cartpole_env import CartPoleEnv
 from dizoo.classic_control.cartpole.envs.cartpole_torch import CartPoleTorch
@@ -308,6 +311,9 @@ def test_single_precision_follows_double_precision(name: str) -> None:
         assert not (ours[2] | ours[3]).any()
 
 
+WAITING = {"aten::_local_scalar_dense", "aten::nonzero", "aten::index.Tensor", "aten::masked_select"}
+
+
 class Recorder(TorchDispatchMode):
     """Records the names of the operations that run."""
 
@@ -330,9 +336,66 @@ def test_no_step_needs_a_value_on_the_host(name: str) -> None:
         for action in draw_actions(env, 5):
             env.step(action)
             env.reset(options={"reset_mask": mask})
-    waiting = {"aten::_local_scalar_dense", "aten::nonzero", "aten::index.Tensor", "aten::masked_select"}
     assert "aten::where.self" in seen.names
-    assert not seen.names & waiting
+    assert not seen.names & WAITING
+
+
+class WatchedCollector(SampleCollector):
+    """Runs the steps of a collect, without its beginning and its end, in a context."""
+
+    context: Any = nullcontext()
+
+    def _steps(self, n_sample: int | None) -> Iterator[int]:
+        with self.context:
+            yield from super()._steps(n_sample)
+
+
+def watched(policy: str, cuda: bool = False) -> tuple[Any, WatchedCollector]:
+    """Return a policy, and the collector of its eight environments, which has collected twice."""
+    name, *lstm = policy.split()
+    own = dict(model=dict(lstm_type="lstm") if lstm else {}, learn=dict(batch_size=32), cuda=cuda)
+    main = dict(env=dict(env_id="CartPole-v1", max_episode_steps=10), policy=own)
+    create_config = dict(env=dict(type="cartpole"), env_manager=dict(type="batched"), policy=dict(type=name))
+    cfg = compile_config((main, create_config))
+    cfg.policy.model.update(obs_shape=4, action_shape=2)
+    env = create_batched(CartPoleEnv, cfg.env, 8, "cuda" if cuda else "cpu", training=True)
+    built = create_policy(cfg.policy)
+    collector = WatchedCollector(env, built, 8 * 40, list(range(8)))
+    for _ in range(2):
+        collector.collect()
+    return built, collector
+
+
+@pytest.mark.parametrize("policy", ["ppo", "ppo lstm", "a2c", "pqn", "dqn", "rainbow", "discrete_sac", "r2d2"])
+def test_no_step_of_a_collect_needs_a_value_on_the_host(policy: str) -> None:
+    _, collector = watched(policy)
+    collector.context = seen = Recorder()
+    collector.collect()
+    assert len(seen.names) > 30
+    assert not seen.names & WAITING
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", ["ppo", "ppo lstm", "a2c", "pqn"])
+def test_neither_a_collect_nor_a_learning_step_waits_for_a_gpu(name: str) -> None:
+    policy, collector = watched(name, cuda=True)
+    batches = iter(policy.batches(policy.to_samples(collector.collect()[0])))
+    for _ in range(4):  # graphs are captured
+        policy.learn(next(batches))
+    batch = next(batches)
+
+    @contextmanager
+    def errors() -> Iterator[None]:
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            yield
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+    collector.context = errors()
+    collector.collect()
+    with errors():
+        policy.learn(batch)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
