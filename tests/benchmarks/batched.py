@@ -1,8 +1,9 @@
 """PPO on thousands of environments that are one tensor, on one thread: ``python -m tests.benchmarks.batched``.
 
-Ours, a bare PyTorch loop of the same algorithm (`train_bare`), rsl_rl and skrl take turns, each in a process of its
-own, on the same torch programs of CartPole and Pendulum. ``--collect`` compares the collect alone, without learning,
-with the environments alone, which get random actions while the same network is called on their observations.
+Ours, ours with `policy.compile`, a bare PyTorch loop of the same algorithm (`train_bare`), rsl_rl and skrl take turns,
+each in a process of its own, on the same torch programs of CartPole and Pendulum. ``--collect`` compares the collect
+alone, without learning, with the environments alone, which get random actions while the same network is called on their
+observations.
 
 README.md tells how to get the peers. Rates are env steps a second of processor time, then of wall time.
 """
@@ -45,7 +46,7 @@ from tests.benchmarks.sides import PEERS, SideError, peer_python, run_side, spre
 SIZES, HIDDEN = (256, 1024, 4096), (64, 256)
 CPU, WALL = "env_steps_per_cpu_s", "env_steps_per_s"
 OVERTIME = 10.0  # wall time of a window may be so many times its processor time
-TRAINING, COLLECTING = ("ours", "bare", "rsl_rl", "skrl"), ("collect", "play")
+TRAINING, COLLECTING = ("ours", "compiled", "bare", "rsl_rl", "skrl"), ("collect", "play")
 COLLECT_SIZES = (4096,)
 
 
@@ -139,8 +140,8 @@ def estimate_advantages(reward_TN: Any, value_TN: Any, next_TN: Any, terminated_
     return adv_TN
 
 
-def make_config(task: BatchedTask) -> tuple[Any, Any]:
-    """Our side's config."""
+def make_config(task: BatchedTask, compiled: bool) -> tuple[Any, Any]:
+    """Our side's config, with a compiled learning step or without."""
     from easydict import EasyDict
 
     model = dict(
@@ -166,6 +167,7 @@ def make_config(task: BatchedTask) -> tuple[Any, Any]:
         env=dict(collector_env_num=task.num_envs, evaluator_env_num=1, n_evaluator_episode=1, stop_value=None),
         policy=dict(
             cuda=False,
+            compile=compiled,
             num_threads=1,
             discount_factor=GAMMA,
             recompute_adv=False,  # as the other sides
@@ -191,7 +193,8 @@ def run_ours(window: Window, start: Callable[[Any], None]) -> None:
         def on_start(self, run: Any) -> None:
             start(run)
 
-    serial_pipeline_onpolicy(make_config(window.task), seed=0, max_env_step=10**12, callbacks=[Started()])
+    config = make_config(window.task, compiled=window.side == "compiled")
+    serial_pipeline_onpolicy(config, seed=0, max_env_step=10**12, callbacks=[Started()])
 
 
 def train_ours(window: Window) -> None:
@@ -233,6 +236,7 @@ def play_only(window: Window) -> None:
 
 SIDES: dict[str, Callable[[Window], None]] = {
     "ours": train_ours,
+    "compiled": train_ours,
     "bare": train_bare,
     "collect": collect_only,
     "play": play_only,

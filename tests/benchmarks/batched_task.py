@@ -110,7 +110,7 @@ class Window:
         from dizoo.classic_control.torch_env import TorchVectorEnv
 
         self.task = BatchedTask(args.game, args.num_envs, args.hidden)
-        self._side, self._args, self._steps, self._updates, self.parameters = side, args, 0, 0, 0
+        self.side, self._args, self._steps, self._updates, self.parameters = side, args, 0, 0, 0
         self._start = 0.0  # processor time at the first step
         self._begin: tuple[float, ...] = ()  # all counts at the start of the window
         step = TorchVectorEnv.step
@@ -146,7 +146,7 @@ class Window:
         cpu, wall, own, everyone, steps, updates = (b - a for a, b in zip(self._begin, now, strict=True))
         env_steps = steps * self.task.num_envs
         result = {
-            "side": self._side,
+            "side": self.side,
             **vars(self.task),
             "parameters": self.parameters,
             "updates_per_round": updates / steps * STEPS,
