@@ -1,7 +1,8 @@
 """The table of algorithms: a row for each policy of the package, which the tests that hold for every policy read.
 
 A row has what neither the class nor the registry says. A new algorithm needs a row, and no other list of the tests
-needs its name. Keys of configs are written as on the command line, without `policy.`, and separated by spaces.
+needs its name. Keys of configs are written as on the command line, without `policy.`, and separated by spaces; those of
+`env` are whole.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 RATE = "{'type':'exponential','start':0.01,'end':0.001,'over':3,'by':'iteration'}"
 PRIORITY = "priority=True priority_IS_weight=True"
 RATES = "learn.learning_rate_q=3e-3 learn.learning_rate_policy=3e-3"
+CRITIC_OBS = "env.hidden=True model.critic_obs=['hidden']"
 SEQUENCES = "unroll_len=4 burnin_step=2 nstep=3"
 SIMBA = "model.encoder=simba model.encoder_hidden_size_list=None " + " ".join(
     f"model.{name}_head_hidden_size=8" for name in ("actor", "critic")
@@ -74,7 +76,7 @@ def row(name: str) -> Algorithm:
 
 def policy_keys(words: str) -> list[str]:
     """Return keys of a policy as a command line has them."""
-    return [f"policy.{word}" for word in words.split()]
+    return [word if word.startswith("env.") else f"policy.{word}" for word in words.split()]
 
 
 ALGORITHMS = {
@@ -151,7 +153,13 @@ ALGORITHMS = {
     ),
     "pqn": Algorithm(),
     "sac": Algorithm(
-        cases=("", f"nstep=3 {PRIORITY} learn.log_space=False", f"learn.auto_alpha=False learn.alpha={RATE}", SIMBA),
+        cases=(
+            "",
+            f"nstep=3 {PRIORITY} learn.log_space=False",
+            f"learn.auto_alpha=False learn.alpha={RATE}",
+            SIMBA,
+            CRITIC_OBS,
+        ),
         scheduled=("learn.alpha 0.25 0.75 learn.auto_alpha=False learn.log_space=False",),
         small="learn.init_w=0.25",
     ),
@@ -204,6 +212,7 @@ ALGORITHMS = {
             "learn.value_clip=False recompute_adv=False",
             "learn.epoch_per_collect=3 model.lstm_type=lstm",
             f"learn.epoch_per_collect=3 learn.kl_beta={RATE} discount_factor={RATE}",
+            f"{CRITIC_OBS} model.share_encoder=False learn.epoch_per_collect=3",
         ),
         agents=("model.type=vac model.lstm_type=gru learn.epoch_per_collect=3",),
         masked=True,
@@ -225,6 +234,7 @@ ALGORITHMS = {
             "learn.pretrained_model_path=x learn.kl_beta=0.5 model.lstm_type=gru | "
             "is not possible with policy.model.lstm_type",
             "model.memory=gtrx | memory: expected 'gtrxl', or a dict with that type",
+            f"{CRITIC_OBS} | set policy.model.share_encoder=False",
         ),
     ),
     "ppo_offpolicy": Algorithm(

@@ -9,6 +9,7 @@ from numbers import Integral
 from typing import Any, TypeVar
 
 from ding_lite.utils.registry import ConfigError, closest
+from ding_lite.utils.tree import MASK, dotted_items, leave_out
 
 F = TypeVar("F", bound=Callable[..., None])
 ObsShape = int | Sequence[int] | Mapping[str, Any]  # shape of a vector or an image, or a dict of shapes
@@ -77,3 +78,29 @@ def check_choice(key: str, value: str | None, choices: Sequence[str | None], els
         place = elsewhere.get(str(value))
         hint = f" {place}" if place else closest(str(value), words)
         raise ConfigError(f"policy.model.{key} must be one of {names}, got '{value}'.{hint}")
+
+
+def check_hidden(name: str, hidden: Sequence[str] | None, obs_shape: ObsShape) -> list[str]:
+    """Return the dotted paths that an actor does not see, an empty list for None.
+
+    Raises:
+        ConfigError: the observations are no dict, or lack one of them, or nothing would be left to see.
+    """
+    if not hidden:
+        return []
+    hidden = list(hidden)
+    if not isinstance(obs_shape, Mapping):
+        raise ConfigError(
+            f"policy.model.{name}={hidden}: expected observations that are a Dict, got shape {obs_shape}: give the "
+            "environment one, or leave the key out."
+        )
+    for path in hidden:
+        if leave_out(obs_shape, [path]) == obs_shape or path == MASK:
+            known = [path for path, _ in dotted_items(leave_out(obs_shape, [MASK]))]
+            raise ConfigError(
+                f"policy.model.{name}: the observations have no part '{path}' that could be hidden, only "
+                f"{', '.join(known)}.{closest(path, known)}"
+            )
+    if not leave_out(obs_shape, [MASK, *hidden]):
+        raise ConfigError(f"policy.model.{name}={hidden}: these are all parts of the observations: leave one out.")
+    return hidden

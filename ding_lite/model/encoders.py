@@ -17,7 +17,7 @@ from ding_lite.model.image import ConvEncoder, ImageConv, ImageDense
 from ding_lite.model.mlp import MLP, Activation, check_norm_type, find_activation, with_norm
 from ding_lite.utils.key import activation_name
 from ding_lite.utils.registry import ENCODER_REGISTRY, ConfigError, EncoderChoice
-from ding_lite.utils.tree import MASK
+from ding_lite.utils.tree import MASK, leave_out, tree_map
 
 
 def create_encoder(
@@ -26,6 +26,7 @@ def create_encoder(
     activation: Activation = "relu",
     encoder: EncoderChoice = None,
     norm_type: str | None = None,
+    hidden: Sequence[str] = (),
 ) -> nn.Module:
     """Return a fully connected encoder for vectors, a convolutional one for images, or a `DictEncoder`.
 
@@ -37,17 +38,18 @@ def create_encoder(
         activation: see `Activation`.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`.
         norm_type: normalisation of the dense layers, see `with_norm`.
+        hidden: dotted paths of more parts that the encoder does not see.
     """
     check_norm_type(norm_type)
     activation = activation_name(activation)
-    if isinstance(obs_shape, Mapping) and MASK in obs_shape:
-        parts = {key: shape for key, shape in obs_shape.items() if key != MASK}
+    if isinstance(obs_shape, Mapping) and (hidden or MASK in obs_shape):
+        parts = leave_out(obs_shape, (MASK, *hidden))
         if not parts:
             raise ConfigError(
                 "The observations are a Dict with an action_mask alone: expected another part to learn from."
             )
         key, shape = next(iter(parts.items())) if len(parts) == 1 else (None, parts)
-        return UnmaskedEncoder(create_encoder(shape, hidden_size_list, activation, encoder, norm_type), key)
+        return PartEncoder(create_encoder(shape, hidden_size_list, activation, encoder, norm_type), parts, key)
     if encoder is not None:
         return named_encoder(encoder, obs_shape, hidden_size_list, activation=activation, norm_type=norm_type)
     if isinstance(obs_shape, Mapping):
@@ -143,18 +145,17 @@ def _zeros(obs_shape: ObsShape) -> Any:
     return torch.zeros(1, *([obs_shape] if isinstance(obs_shape, int) else obs_shape))
 
 
-class UnmaskedEncoder(nn.Module):
-    """Encodes a dict of observations without its `action_mask`; of a single other part, `key`, without the dict."""
+class PartEncoder(nn.Module):
+    """Encodes those parts of a dict of observations that have a shape; of a single part, `key`, without the dict."""
 
-    def __init__(self, encoder: nn.Module, key: str | None) -> None:
+    def __init__(self, encoder: nn.Module, shapes: dict[str, Any], key: str | None) -> None:
         super().__init__()
-        self.encoder, self._key = encoder, key
+        self.encoder, self._shapes, self._key = encoder, shapes, key
 
     def forward(self, obs: Mapping[str, Any]) -> Tensor:
         """Return features `[B, F]` for a dict of arrays `[B, ...]`."""
-        if self._key is not None:
-            return self.encoder(obs[self._key])
-        return self.encoder({key: part for key, part in obs.items() if key != MASK})
+        seen = tree_map(lambda _, leaf: leaf, self._shapes, obs)
+        return self.encoder(seen if self._key is None else seen[self._key])
 
 
 class DictEncoder(nn.Module):
@@ -188,11 +189,11 @@ class DictEncoder(nn.Module):
         return x if self.join is None else self._activation(self.join(x))
 
 
-def feature_size(obs_shape: ObsShape, hidden_size_list: Sequence[int]) -> int:
+def feature_size(obs_shape: ObsShape, hidden_size_list: Sequence[int], hidden: Sequence[str] = ()) -> int:
     """Return the number of features of the encoder that `create_encoder` returns for these arguments."""
     if hidden_size_list:
         return hidden_size_list[-1]
-    return encode_zeros(create_encoder(obs_shape, ()), obs_shape).shape[-1]  # it has no parameters
+    return encode_zeros(create_encoder(obs_shape, (), hidden=hidden), obs_shape).shape[-1]  # it has no parameters
 
 
 class DenseBlock(nn.Module):

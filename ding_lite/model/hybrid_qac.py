@@ -63,8 +63,8 @@ class HybridQAC(ActorCritic):
     ) -> None:
         super().__init__(obs_shape, *args, **options)
         num_types, num_args = hybrid_sizes(action_shape)
-        encoders = [self.new_encoder() for _ in range(2)]
-        actor_sizes = [self.size, *self.actor_sizes]
+        encoders = self.new_encoder("actor"), self.new_encoder("critic")
+        actor_sizes = [self.actor_features, *self.actor_sizes]
         action_type = MLP([*actor_sizes, num_types], output=True, **self.layer_options)
         action_args = RegressionHead([*actor_sizes, num_args], output=True, **self.layer_options)
         self.actor = ActorNetwork(encoders[0], HybridHead(action_type, action_args))

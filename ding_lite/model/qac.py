@@ -105,7 +105,7 @@ class QAC(ActorCritic):
         super().__init__(obs_shape, *args, **options)
         check_choice("action_space", action_space, ACTION_SPACES, elsewhere=ELSEWHERE)
         self.action_space, size = action_space, single_size(action_shape)
-        encoder, sizes = self.new_encoder(), [self.size, *self.actor_sizes, size]
+        encoder, sizes = self.new_encoder("actor"), [self.actor_features, *self.actor_sizes, size]
         if action_space == "regression":
             head: nn.Module = RegressionHead(sizes, output=True, **self.layer_options)
         else:
@@ -279,8 +279,8 @@ class DiscreteQAC(ActorCritic):
         **options: Any,
     ) -> None:
         super().__init__(obs_shape, *args, **options)
-        number, encoders = single_size(action_shape), [self.new_encoder() for _ in range(2)]
-        actor_sizes, critic_sizes = [self.size, *self.actor_sizes, number], [self.size, *self.critic_sizes]
+        number, encoders = single_size(action_shape), (self.new_encoder("actor"), self.new_encoder("critic"))
+        actor_sizes, critic_sizes = [self.actor_features, *self.actor_sizes, number], [self.size, *self.critic_sizes]
         self.actor = ActorNetwork(encoders[0], MLP(actor_sizes, output=True, **self.layer_options))
         self.critic = CriticNetwork(encoders[1], critic_sizes, 1 + twin_critic, number, **self.layer_options)
 

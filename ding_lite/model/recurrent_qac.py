@@ -64,9 +64,9 @@ class RecurrentQAC(QAC):
         **options: Any,
     ) -> None:
         super().__init__(*args, encoder_hidden_size_list=encoder_hidden_size_list, **options)
-        for name in ("actor", "critic"):
+        for name, size in (("actor", self.actor_features), ("critic", self.size)):
             network = getattr(self, name)
-            network.encoder = SequenceEncoder(network.encoder, create_core(self.size, lstm_type, memory), name)
+            network.encoder = SequenceEncoder(network.encoder, create_core(size, lstm_type, memory), name)
 
     def forward(self, inputs: Any, mode: str, **sequence: Any) -> dict[str, Any]:
         """Return the result of the method named `mode`.

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from ding_lite.model.actor_heads import BoundType, SigmaType, create_actor_head
-from ding_lite.model.arguments import ActionShape, HybridShape, ObsShape, with_arguments_of
+from ding_lite.model.arguments import ActionShape, HybridShape, ObsShape, check_hidden, with_arguments_of
 from ding_lite.model.encoders import create_encoder, feature_size, residual_head_sizes
 from ding_lite.model.masks import obey_mask
 from ding_lite.model.mlp import MLP, Activation
 from ding_lite.model.q_learning import ValueNetwork
 from ding_lite.model.recurrent import CoreChoice, LSTMType, create_core, run_core
-from ding_lite.utils.registry import MODEL_REGISTRY, EncoderChoice
+from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError, EncoderChoice
 
 
 class ActorCritic(nn.Module):
@@ -36,11 +36,14 @@ class ActorCritic(nn.Module):
             passed to the heads directly. For images: three convolutions' channels, then the dense layer's size.
         encoder: name, or `type` and options, of another encoder, see `named_encoder`. Without
             `encoder_hidden_size_list`, the heads are those of SimBa if its name is 'simba', see `SimBaEncoder`.
+        critic_obs: keys of a dict of observations that only the critic sees; of nested dicts, dotted paths.
 
     Attributes:
         modes: names of the methods that a call may name.
         first_layers: hidden layers of each head beside those that `actor_head_layer_num` counts, as in DI-engine.
-        size: number of features of an encoder.
+        hidden_obs: dotted paths of what the actor does not see.
+        size: number of features of an encoder that sees everything.
+        actor_features: number of features of the actor's encoder.
         actor_sizes: sizes of the hidden layers of the actor's head.
         critic_sizes: sizes of the hidden layers of a critic's head.
         layer_options: activation and normalisation, the arguments of every head.
@@ -60,8 +63,10 @@ class ActorCritic(nn.Module):
         norm_type: str | None = None,
         encoder_hidden_size_list: Sequence[int] | None = None,
         encoder: EncoderChoice = None,
+        critic_obs: list[str] | None = None,
     ) -> None:
         super().__init__()
+        self.hidden_obs: list[str] = check_hidden("critic_obs", critic_obs, obs_shape)
         layers = encoder_hidden_size_list or ()  # without layers, the vector itself is the features
         residual = residual_head_sizes(encoder) if encoder_hidden_size_list is None else None
         actor_size, critic_size, num = residual or (64, 64, 1)
@@ -71,13 +76,14 @@ class ActorCritic(nn.Module):
         if residual:
             self.layer_options["residual"] = True
         self.size = feature_size(obs_shape, layers)
+        self.actor_features = feature_size(obs_shape, layers, self.hidden_obs)
         num = num if critic_head_layer_num is None else critic_head_layer_num
         self.actor_sizes = [actor_head_hidden_size or actor_size] * (self.first_layers + actor_head_layer_num)
         self.critic_sizes = [critic_head_hidden_size or critic_size] * (self.first_layers + num)
 
-    def new_encoder(self) -> nn.Module:
-        """Return an encoder of observations, with parameters of its own."""
-        return create_encoder(**self._encoder_options)
+    def new_encoder(self, owner: Literal["actor", "critic"] = "critic") -> nn.Module:
+        """Return an encoder of what its owner sees of the observations, with parameters of its own."""
+        return create_encoder(**self._encoder_options, hidden=self.hidden_obs if owner == "actor" else ())
 
     def forward(self, inputs: Any, mode: str) -> dict[str, Any]:
         """Return the result of the method named `mode` for `inputs`."""
@@ -134,17 +140,23 @@ class VAC(ActorCritic):
     ) -> None:
         super().__init__(obs_shape, encoder_hidden_size_list=encoder_hidden_size_list, **options)
         self._share_encoder = share_encoder
+        if share_encoder and self.hidden_obs:
+            raise ConfigError(
+                f"policy.model.critic_obs={self.hidden_obs}: an encoder that policy and value share can hide nothing "
+                "from the policy: set policy.model.share_encoder=False."
+            )
         if share_encoder:
             self.encoder = self.new_encoder()
         else:
-            self.actor_encoder, self.critic_encoder = self.new_encoder(), self.new_encoder()
+            self.actor_encoder, self.critic_encoder = self.new_encoder("actor"), self.new_encoder("critic")
         self._recurrent = bool(lstm_type or memory)
         if self._recurrent and share_encoder:
             self.core = create_core(self.size, lstm_type, memory)
         elif self._recurrent:
-            self.actor_core, self.critic_core = (create_core(self.size, lstm_type, memory) for _ in range(2))
+            sizes = (self.actor_features, self.size)
+            self.actor_core, self.critic_core = (create_core(size, lstm_type, memory) for size in sizes)
         self.actor_head = create_actor_head(
-            [self.size, *self.actor_sizes],
+            [self.actor_features, *self.actor_sizes],
             action_shape,
             action_space,
             sigma_type=sigma_type,
@@ -252,7 +264,7 @@ class PPG(VAC):
         super().__init__(
             obs_shape, action_shape, share_encoder=False, actor_head_layer_num=actor_head_layer_num, **options
         )
-        self.auxiliary_head = MLP([self.size, *self.critic_sizes, 1], output=True, **self.layer_options)
+        self.auxiliary_head = MLP([self.actor_features, *self.critic_sizes, 1], output=True, **self.layer_options)
 
     def compute_auxiliary(self, obs: Tensor) -> dict[str, Any]:
         """Return a dict with `logit`, `value` `[B]`, and `auxiliary_value` `[B]`, of the policy's encoder."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -27,9 +27,9 @@ from ding_lite.envs.returned import EnvError, fit, plain_array
 from ding_lite.envs.spaces import observation_forms, space_leaves
 from ding_lite.policy import Policy
 from ding_lite.utils.disk import describe_os_error
-from ding_lite.utils.key import show
+from ding_lite.utils.key import set_key, show
 from ding_lite.utils.registry import ConfigError, UserError, load_extra
-from ding_lite.utils.tree import GLOBAL, MASK, STATE, dotted_items, tree_leaves, tree_map
+from ding_lite.utils.tree import MASK, dotted_items, leave_out, tree_leaves, tree_map
 
 FEW = 3  # keys of a dict that a message names
 ENDINGS = (".pt2", ".onnx")
@@ -45,8 +45,8 @@ class AgentError(UserError, ValueError):
 class Observations:
     """Reads one observation or a batch of them, from arrays, tensors, lists or dicts of these.
 
-    The first four arguments are those of `observation_forms`. If `several` agents act, zeros replace a `global_state`
-    that is missing.
+    The first four arguments are those of `observation_forms`. Zeros replace the parts at the dotted paths `unseen`,
+    which the policy does not read when it acts, if they are missing.
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class Observations:
         env_space: gymnasium.Space[Any] | None,
         layout: str = "",
         actions: gymnasium.Space[Any] | None = None,
-        several: bool = False,
+        unseen: Sequence[str] = (),
     ) -> None:
-        self._space, self._several = space, several
+        self._space, self._unseen = space, unseen
         forms = observation_forms(space, env_space, layout, actions)
         self._forms = [(form, dict(space_leaves(form)), convert) for form, convert in forms]
 
@@ -70,8 +70,7 @@ class Observations:
         """
         wrong = None
         for space, parts, convert in self._forms:
-            given = self._with_state(obs, space) if self._several else obs
-            if (batch := _batch(given, space)) is None:
+            if (batch := _batch(self._filled(obs, parts), space)) is None:
                 continue
             leaves = dotted_items(batch[0]) if isinstance(batch[0], dict) else [("", batch[0])]
             wrong = next((parts[path] for path, leaf in leaves if _is_float_for(leaf, parts[path], path)), None)
@@ -83,14 +82,19 @@ class Observations:
             )
         raise AgentError(self._describe_mistake(obs))
 
-    def _with_state(self, obs: Any, space: gymnasium.Space[Any]) -> Any:
-        """Return observations with a `global_state` of zeros, if the space has one and they have none."""
-        parts: Mapping[str, Any] = space.spaces if isinstance(space, Dict) else {}
-        if not isinstance(obs, Mapping) or GLOBAL in obs or STATE not in obs or not {STATE, GLOBAL} <= parts.keys():
+    def _filled(self, obs: Any, parts: Mapping[str, Any]) -> Any:
+        """Return observations with zeros for the unseen parts that they lack; `parts` are the leaves of their space."""
+        given = dict(dotted_items(obs)) if isinstance(obs, Mapping) else {}
+        known = next((path for path in parts if path in given and path != MASK), None)
+        below = tuple(f"{path}." for path in self._unseen)
+        missing = [path for path in parts if path not in given and f"{path}.".startswith(below)]
+        if known is None or not missing:
             return obs
-        rows = _to_array(obs[STATE]).shape
-        rows = rows[: len(rows) - len(parts[STATE].shape)]
-        return {**obs, GLOBAL: np.zeros((*rows, *parts[GLOBAL].shape), parts[GLOBAL].dtype)}
+        rows = _to_array(given[known]).shape
+        rows, filled = rows[: len(rows) - len(parts[known].shape)], tree_map(lambda leaf: leaf, dict(obs))
+        for path in missing:
+            set_key(filled, path, np.zeros((*rows, *parts[path].shape), parts[path].dtype))
+        return filled
 
     def _describe_mistake(self, obs: Any) -> str:
         others = [space for space, *_ in self._forms if space is not self._space]
@@ -206,10 +210,12 @@ def export_policy(policy: Policy, observation_space: gymnasium.Space[Any], units
     """Write a policy's module to a file, and check that the file acts as the policy does.
 
     The policy is a copy on the CPU, built for 'eval'; its parameters no longer get gradients. `path` ends with '.pt2'
-    or '.onnx'.
+    or '.onnx'. The module takes no observations that the policy's actor does not see.
     """
     ending = os.path.splitext(path)[1]
-    obs = draw_observations(observation_space, TRIALS)
+    hidden = getattr(policy.model, "hidden_obs", ())
+    seen: Any = leave_out(observation_space, hidden) if isinstance(observation_space, Dict) else observation_space
+    obs = draw_observations(seen, TRIALS)
     output = policy.act(obs, explore=False)
     if list(tree_leaves(output.get("prev_state", {}))):  # QMIX without a memory returns an empty dict
         raise AgentError(
@@ -250,20 +256,20 @@ def check_target(path: str) -> None:
         load_extra(name, "onnx", "Exporting to ONNX")
 
 
-def draw_observations(space: gymnasium.Space[Any], number: int) -> Any:
-    """Draw observations `[number, ...]` at random, the same ones each time.
+def draw_observations(space: gymnasium.Space[Any] | Mapping[str, Any], number: int) -> Any:
+    """Draw observations `[number, ...]` of a space, or of nested dicts of spaces, at random, the same ones each time.
 
     Floats are normally distributed and clipped to their bounds. A mask allows at least its first action.
     """
     rng = np.random.default_rng(0)
 
-    def draw(part: gymnasium.Space[Any], key: str) -> Any:
-        if isinstance(part, Dict):
+    def draw(part: Any, key: str) -> Any:
+        if isinstance(part, Mapping):  # a Dict is one, too
             return {name: draw(one, name) for name, one in part.items()}
         shape = (number, *(part.shape or ()))
         if isinstance(part, Box) and np.issubdtype(part.dtype, np.floating):
             return np.clip(rng.normal(size=shape), part.low, part.high).astype(part.dtype)
-        low, high = (end.astype(np.int64) for end in bounds_of(part))  # type: ignore[arg-type]  # checked before
+        low, high = (end.astype(np.int64) for end in bounds_of(part))
         drawn = rng.integers(low, high, shape, endpoint=True).astype(part.dtype)
         if key == MASK:
             drawn[..., 0] = 1

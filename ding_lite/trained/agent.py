@@ -45,7 +45,7 @@ from ding_lite.utils.logger import Progress
 from ding_lite.utils.ranks.collectives import get_world_size
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.seed import random_state, set_random_state
-from ding_lite.utils.tree import tree_leaves, tree_map
+from ding_lite.utils.tree import GLOBAL, tree_leaves, tree_map
 
 DEVICES = ("cpu", "cuda")
 
@@ -97,6 +97,7 @@ class Agent:
         config: the run's compiled config; without the environment's own keys if its class is not known.
         policy: the policy, built for 'collect' and 'eval'. Its best actions are never random, whatever
             `policy.eval.eps` says.
+        spec: the spaces of the environment, as the policy sees them.
     """
 
     def __init__(self, setup: RunSetup, state: dict[str, Any], name: str, missing: ConfigError | None = None) -> None:
@@ -104,13 +105,13 @@ class Agent:
         self._setup, self._name, self._iteration = setup, name, state.get("learner", {}).get("train_iter", 0)
         with _undisturbed(), policy_process(_greedy(setup), "policy", fields=("collect", "eval")) as self.policy:
             load_model(self.policy, state, name)
-        spec = setup.spec
+        self.spec = spec = setup.spec
         self._observations = Observations(
             spec.observation_space,
             spec.env_observation_space,
             setup.cfg.env.image_layout,
             spec.env_action_space,
-            several=self.policy.multi_agent,
+            [*getattr(self.policy.model, "hidden_obs", ()), *[GLOBAL] * self.policy.multi_agent],
         )
         assert spec.env_action_space is not None
         self._units = ActionUnits(spec.env_action_space, setup.cfg.env.act_scale)
@@ -126,7 +127,8 @@ class Agent:
         Args:
             obs: an observation as the environment of `make_env` returns it, or a batch `[N, ...]`: an array, a tensor
                 on any device, a list, or a dict of these. Observations that the environment would only convert, such as
-                images `[H, W, C]`, are taken too, unless it stacks frames. Several agents need no `global_state`.
+                images `[H, W, C]`, are taken too, unless it stacks frames. Several agents need no `global_state`, and
+                an actor no parts that only its critic or its teacher saw.
             deterministic: choose the best action. False: explore as the policy did when its checkpoint was written, by
                 sampling, noise, or epsilon at that env step.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 # Parts of a dict of observations: which actions are allowed, what each agent observes, the state of the whole task.
@@ -50,3 +50,15 @@ def write_row(rows: Any, index: int, row: Any) -> None:
             write_row(part, index, row[key])
     else:
         rows[index] = row
+
+
+def leave_out(tree: Mapping[str, Any], paths: Collection[str], prefix: str = "") -> dict[str, Any]:
+    """Return nested dicts without the parts at dotted `paths`, and without dicts that would be empty."""
+    kept: dict[str, Any] = {}
+    for key, part in tree.items():
+        if (path := f"{prefix}{key}") in paths:
+            continue
+        left = leave_out(part, paths, f"{path}.") if isinstance(part, Mapping) else part
+        if left != {}:
+            kept[key] = left
+    return kept

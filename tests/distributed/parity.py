@@ -65,10 +65,10 @@ class RandomGame(Toy):
     """Random observations and rewards; episodes of 2 to 8 steps, terminated or truncated.
 
     With `masked`, some choices are forbidden, at the end all of them, and one that is forbidden cannot be played.
-    Several agents always have such a mask.
+    Several agents always have such a mask. With `hidden`, there is a second part of the observations.
     """
 
-    config: ClassVar = dict(kind="discrete", masked=False)
+    config: ClassVar = dict(kind="discrete", masked=False, hidden=False)
     observation_space: gymnasium.Space[Any] = Box(-np.inf, np.inf, (4,))
 
     def __init__(self, cfg_env: EasyDict) -> None:
@@ -83,11 +83,15 @@ class RandomGame(Toy):
         elif cfg_env.masked:
             mask = MultiBinary(sum(self._options))
             self.observation_space = Dict(observation=RandomGame.observation_space, action_mask=mask)
+        elif cfg_env.hidden:
+            self.observation_space = Dict(observation=RandomGame.observation_space, hidden=Box(-np.inf, np.inf, (2,)))
 
     def observe(self) -> Any:
         seen = self.np_random.normal(size=4).astype(np.float32)
         if self.observation_space is RandomGame.observation_space:
             return seen
+        if "hidden" in self.observation_space.spaces:  # type: ignore[attr-defined]  # a Dict
+            return {"observation": seen, "hidden": self.np_random.normal(size=2).astype(np.float32)}
         self._masks = [self.np_random.permutation(np.arange(n) < self.np_random.integers(n) + 1) for n in self._options]
         mask = np.concatenate(self._masks) * (self._left > 0)
         if self._agents:
@@ -100,7 +104,7 @@ class RandomGame(Toy):
         self._terminates = bool(self.np_random.random() < 0.5)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        if isinstance(self.observation_space, Dict):
+        if "action_mask" in getattr(self.observation_space, "spaces", ()):
             assert all(mask[chosen] for mask, chosen in zip(self._masks, np.ravel(action), strict=True))
         self._left -= 1
         over = self._left == 0

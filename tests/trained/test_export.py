@@ -63,6 +63,22 @@ def test_onnx_acts_alike(masked: bool) -> None:
     np.testing.assert_allclose(found, agent.act(obs), atol=1e-4)
 
 
+def test_an_exported_actor_does_not_take_what_only_the_critic_saw() -> None:
+    for name, words in (("sac", []), ("ppo", ["policy.model.share_encoder=False", "env.norm_obs=True"])):
+        hidden = ["policy.model.critic_obs=['hidden']", *words]
+        agent = make_agent(make_setup(parity_env("continuous") | {"hidden": True}, name, *hidden))
+        agent.export("agent.pt2")
+        obs = acting.draw_observations(agent.make_env().observation_space, 7)
+        seen = {"observation": obs["observation"]}
+        found = torch.export.load("agent.pt2").module()(tree_map(torch.from_numpy, seen))
+        np.testing.assert_allclose(found, agent.act(obs), atol=1e-5)
+        np.testing.assert_array_equal(agent.act(seen), agent.act(obs))
+        alone = agent.act({"observation": obs["observation"][0]})
+        np.testing.assert_allclose(alone, agent.act(obs)[0], atol=1e-5)
+        with pytest.raises(AgentError, match=r"Expected one observation, a dict of 'observation' \[4\], 'hidden'"):
+            agent.act({"hidden": obs["hidden"]})
+
+
 def test_a_module_that_acts_otherwise_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acting, "_run_pt2", lambda path, obs: [np.full(len(obs), 9)])
     agent = make_agent(make_setup(parity_env(), "dqn"))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model.arguments import ObsShape, with_arguments_of
-from ding_lite.model.encoders import UnmaskedEncoder, create_encoder, feature_size
+from ding_lite.model.encoders import PartEncoder, create_encoder, feature_size
 from ding_lite.model.mlp import MLP
 from ding_lite.model.qac import ActorNetwork, CriticNetwork, DiscreteQAC
 from ding_lite.model.recurrent import create_core
@@ -41,7 +41,7 @@ class MAVAC(VAC):
         **options: see `VAC`.
     """
 
-    @with_arguments_of(VAC, without=("share_encoder", "action_space", "sigma_type", "fixed_sigma_value"))
+    @with_arguments_of(VAC, without=("share_encoder", "action_space", "sigma_type", "fixed_sigma_value", "critic_obs"))
     def __init__(
         self,
         agent_num: int,
@@ -69,7 +69,7 @@ class MAVAC(VAC):
         if centralized_critic or not encoder_hidden_size_list:
             own = dict(obs_shape=viewed if centralized_critic else seen, hidden_size_list=critic_layers)
             encoder = create_encoder(**self._encoder_options | own)
-            self.critic_encoder = UnmaskedEncoder(encoder, GLOBAL) if centralized_critic else encoder
+            self.critic_encoder = PartEncoder(encoder, {GLOBAL: viewed}, GLOBAL) if centralized_critic else encoder
         if not encoder_hidden_size_list:
             size = critic_layers[-1]
             self.critic_head = MLP([size, *self.critic_sizes, 1], output=True, **self.layer_options)
@@ -91,7 +91,7 @@ class DiscreteMAQAC(DiscreteQAC):
         **options: see `DiscreteQAC`.
     """
 
-    @with_arguments_of(DiscreteQAC)
+    @with_arguments_of(DiscreteQAC, without=("critic_obs",))
     def __init__(
         self,
         agent_num: int,
@@ -130,7 +130,7 @@ class HAVAC(ActorCritic):
     modes: ClassVar[tuple[str, ...]] = VAC.modes
     first_layers: ClassVar[int] = 0
 
-    @with_arguments_of(ActorCritic)
+    @with_arguments_of(ActorCritic, without=("critic_obs",))
     def __init__(
         self,
         agent_num: int,

@@ -56,7 +56,7 @@ class BCQ(ActorCritic):
 
     modes: ClassVar[tuple[str, ...]] = ()
 
-    @with_arguments_of(ActorCritic, without=("actor_head_layer_num", "critic_head_layer_num", "encoder"))
+    @with_arguments_of(ActorCritic, without=("actor_head_layer_num", "critic_head_layer_num", "encoder", "critic_obs"))
     def __init__(
         self,
         obs_shape: ObsShape,
