@@ -31,6 +31,7 @@ class Algorithm:
         masked: whether it also learns with masks on several ranks; one policy of each kind of model does.
         comparable: keys with which a masked task is learned exactly as one without the forbidden actions: noisy layers
             draw a number for each output, weight decay also changes what forbidden actions have. Or its loss does more.
+            None: it is not, because its loss does not depend on the observations and actions alone.
         also_masked: keys of more cases in which that is so.
         out: keys of each case in which an agent leaves the game.
         state_of_each: whether it learns from a global state that differs from agent to agent, too.
@@ -52,7 +53,7 @@ class Algorithm:
     agents: tuple[str, ...] = ("",)
     quick: str = "0"
     masked: bool = False
-    comparable: str = ""
+    comparable: str | None = ""
     also_masked: tuple[str, ...] = ()
     out: tuple[str, ...] = ("",)
     state_of_each: bool = False
@@ -276,6 +277,18 @@ ALGORITHMS = {
         refused=("learn.value_norm=True | Unknown key 'policy.learn.value_norm'",),
     ),
     "pg": Algorithm(quick=""),
+    "distill": Algorithm(
+        cases=("", "learn.epoch_per_collect=3 model.lstm_type=gru", "env.hidden=True model.teacher_obs=['hidden']"),
+        masked=True,
+        comparable=None,
+        refused=(
+            "learn.teacher_path='' | policy.learn.teacher_path is not set: expected a run's directory",
+            "learn.teacher_path=gone | policy.learn.teacher_path: 'gone' does not exist: expected a run's directory",
+            "env.hidden=True model.teacher_obs=['gone'] | policy.model.teacher_obs: the observations have no part",
+            "collect.actors=2 collect.teacher_share=0.5 | set policy.collect.actors=0, or leave teacher_share out",
+            "action_space=hybrid | policy 'distill' expects",
+        ),
+    ),
     "impala": Algorithm(
         short="unroll_len=4",
         quick="",

@@ -57,7 +57,7 @@ POLICY = (
     *("learn.update_per_collect", "learn.epoch_per_collect", "learn.batch_size", "learn.learning_rate"),
     *(f"learn.learning_rate_{name}" for name in ("actor", "critic", "q", "policy", "alpha", "dis", "cont", "quantile")),
     *("learn.target_update_freq", "learn.target_theta", "learn.entropy_weight", "learn.clip_ratio"),
-    *("collect.n_sample", "collect.n_episode", "collect.gae_lambda", "collect.noise_sigma"),
+    *("collect.n_sample", "collect.n_episode", "collect.gae_lambda", "collect.noise_sigma", "learn.teacher_path"),
     *("eval.evaluator.eval_freq", "other.eps.type", "other.eps.start", "other.eps.end", "other.eps.decay"),
     "other.replay_buffer.replay_buffer_size",
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ding_lite.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from ding_lite.distillation.distill import Student as Student
     from ding_lite.model.bdq import BDQ as BDQ
     from ding_lite.model.distributional import C51DQN as C51DQN
     from ding_lite.model.distributional import FQF as FQF

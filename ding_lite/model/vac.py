@@ -41,6 +41,7 @@ class ActorCritic(nn.Module):
     Attributes:
         modes: names of the methods that a call may name.
         first_layers: hidden layers of each head beside those that `actor_head_layer_num` counts, as in DI-engine.
+        hidden_key: the argument that hides parts from the actor, for messages.
         hidden_obs: dotted paths of what the actor does not see.
         size: number of features of an encoder that sees everything.
         actor_features: number of features of the actor's encoder.
@@ -51,6 +52,7 @@ class ActorCritic(nn.Module):
 
     modes: ClassVar[tuple[str, ...]] = ("compute_actor", "compute_critic")
     first_layers: ClassVar[int] = 1
+    hidden_key: ClassVar[str] = "critic_obs"
 
     def __init__(
         self,
@@ -66,7 +68,7 @@ class ActorCritic(nn.Module):
         critic_obs: list[str] | None = None,
     ) -> None:
         super().__init__()
-        self.hidden_obs: list[str] = check_hidden("critic_obs", critic_obs, obs_shape)
+        self.hidden_obs: list[str] = check_hidden(self.hidden_key, critic_obs, obs_shape)
         layers = encoder_hidden_size_list or ()  # without layers, the vector itself is the features
         residual = residual_head_sizes(encoder) if encoder_hidden_size_list is None else None
         actor_size, critic_size, num = residual or (64, 64, 1)

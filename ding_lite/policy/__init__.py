@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ding_lite.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from ding_lite.distillation.distill import DistillPolicy as DistillPolicy
     from ding_lite.multi_agent.policy.coma import COMAPolicy as COMAPolicy
     from ding_lite.multi_agent.policy.happo import HAPPOPolicy as HAPPOPolicy
     from ding_lite.multi_agent.policy.madqn import MADQNPolicy as MADQNPolicy

@@ -6,9 +6,13 @@ those before it left.
 
 from __future__ import annotations
 
+import atexit
 import copy
+import functools
 import gc
 import itertools
+import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,6 +25,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from torch import Tensor, nn
 
 from ding_lite.config import compile_config, set_shapes
+from ding_lite.entry import serial_pipeline_onpolicy
 from ding_lite.envs import check_env, create_vector_env
 from ding_lite.offline.dataset import SequenceDataset
 from ding_lite.policy import Policy, base
@@ -166,18 +171,37 @@ def compile_problem(name: str, kind: str, overrides: list[str]) -> EasyDict:
         model = dict(actor_head_hidden_size=16, critic_head_hidden_size=16)
         model |= {key: [16, 8] for key, value in default.model.items() if isinstance(value, list)}
     collect = {key: value for key, value in sizes.items() if key in known}
-    rows = {"multi_agent": True} if kind == "agents" and "multi_agent" in default else {}
+    rows: dict[str, Any] = {"multi_agent": True} if kind == "agents" and "multi_agent" in default else {}
+    if "teacher_path" in default.learn:
+        rows["learn"] = {"teacher_path": teacher_of(kind, *(word for word in overrides if word.startswith("env.")))}
     main = dict(env=env, policy=dict(cuda=False, collect=collect, model=model, **rows))
     cfg = compile_config((main, dict(env=env, policy=dict(type=name, multi_gpu=True))), overrides=overrides)
     set_shapes(cfg, check_env(cfg.env))
     return cfg
 
 
+@functools.cache
+def teacher_of(kind: str, *overrides: str) -> str:
+    """Return the directory of a short run of PPO, for policies that learn from a trained one."""
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder)
+    env = dict(type="parity", import_names=["tests.distributed.parity"], kind=kind)
+    policy = dict(model=dict(encoder_hidden_size_list=[16, 8]), collect=dict(n_sample=16), num_threads=1)
+    main = dict(exp_name=f"{folder}/teacher", env=dict(n_evaluator_episode=1, evaluator_env_num=1), policy=policy)
+    pair = (main, dict(env=env, policy=dict(type="ppo")))
+    serial_pipeline_onpolicy(pair, seed=0, max_train_iter=1, overrides=list(overrides))
+    return f"{folder}/teacher"
+
+
 def create_policy(cfg: EasyDict) -> Policy:
     """Return the policy with its default model and `PartlyTouched`, in float64, the same on every rank."""
     torch.manual_seed(0)
     model = copy.deepcopy(base.create_policy(cfg.policy, enable_field=()).model)
-    return base.create_policy(cfg.policy, wrapped(model, PartlyTouched).double())
+    policy = base.create_policy(cfg.policy, wrapped(model, PartlyTouched).double())
+    if (teacher := getattr(policy, "teacher", None)) is not None:
+        teacher.policy.model.double()
+        teacher.policy._dtype = torch.float64
+    return policy
 
 
 def wrapped(model: Any, wrap: Callable[[Any], nn.Module]) -> nn.Module:

@@ -15,6 +15,7 @@ from ding_lite.config.schema import PIPELINE_OF, config_schema, find_class
 from ding_lite.config.shapes import divide
 from ding_lite.envs import check_env
 from ding_lite.policy import create_policy
+from ding_lite.run.setup import FIELDS
 from ding_lite.utils import POLICY_REGISTRY
 from ding_lite.utils.key import get_key
 from tests.distributed.launcher import ROOT
@@ -56,7 +57,8 @@ def test_it_compiles_fits_its_environment_and_says_what_it_learns(path: Path) ->
     assert cfg.notes == []  # no key of an example is ignored or renamed
     network = repr((cfg.policy.type, cfg.policy.model))
     if network not in BUILT:  # many games share one, and each takes a while to initialise
-        policy = create_policy(cfg.policy)
+        taught = "teacher_path" in cfg.policy.learn  # whose teacher has to be trained first
+        policy = create_policy(cfg.policy, enable_field=("eval",) if taught else FIELDS)
         assert sum(parameter.numel() for parameter in policy.model.parameters()) > 0
         BUILT.add(network)
 

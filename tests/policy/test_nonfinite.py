@@ -24,6 +24,7 @@ from tests.policy.helpers import OURS, batches_of, compile_for, make_batch, make
 SKIP = "learn.on_nonfinite=skip"
 REWARDED = [name for name in OURS if "reward" in getattr(POLICY_REGISTRY[name], "required_columns", ["reward"])]
 REWARDED.remove("dt")  # its data set refuses such a reward
+REWARDED.remove("distill")  # it learns from no rewards
 
 
 def make_bad(size: int = 8, seed: int = 0, value: float = math.nan) -> dict[str, Tensor]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import gymnasium
+import numpy as np
 from easydict import EasyDict
+from gymnasium.spaces import Box, Dict
 from gymnasium.vector import VectorEnv
 
 from ding_lite.envs import make_gymnasium
@@ -35,3 +37,15 @@ class PendulumEnv(gymnasium.Wrapper):
         from dizoo.classic_control.pendulum.envs.pendulum_torch import PendulumTorch  # noqa: PLC0415  (it loads torch)
 
         return PendulumTorch.from_config(cfg_env, num_envs, device)
+
+
+class Parts(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Pendulum that shows a dict of the `angle`, as its cosine and sine, and of its `velocity`, in rad/s."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        super().__init__(env)
+        low, high = (getattr(env.observation_space, end) for end in ("low", "high"))
+        self.observation_space = Dict(angle=Box(low[:2], high[:2]), velocity=Box(low[2:], high[2:]))
+
+    def observation(self, observation: np.ndarray) -> dict[str, np.ndarray]:
+        return {"angle": observation[:2], "velocity": observation[2:]}
