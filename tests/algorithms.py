@@ -175,7 +175,7 @@ ALGORITHMS = {
         small="model.num_quantiles=5 learn.init_w=0.25",
         tests="policy/continuous/test_ensembles.py",
     ),
-    "recurrent_sac": Algorithm(short=SEQUENCES, cases=("", "model.lstm_type=gru")),
+    "recurrent_sac": Algorithm(short=SEQUENCES, cases=("", "model.lstm_type=gru", CRITIC_OBS)),
     "td3": Algorithm(
         cases=(f"{PRIORITY} {SIMBA}",),
         targets_every=2,
@@ -214,6 +214,7 @@ ALGORITHMS = {
             "learn.epoch_per_collect=3 model.lstm_type=lstm",
             f"learn.epoch_per_collect=3 learn.kl_beta={RATE} discount_factor={RATE}",
             f"{CRITIC_OBS} model.share_encoder=False learn.epoch_per_collect=3",
+            f"{CRITIC_OBS} model.share_encoder=False model.lstm_type=gru",
         ),
         agents=("model.type=vac model.lstm_type=gru learn.epoch_per_collect=3",),
         masked=True,

@@ -127,12 +127,12 @@ class PartlyTouched(nn.Module):
         return super().__getattr__(name) if name in ("model", "rare") else getattr(self.model, name)
 
     def forward(self, obs: Any, **kwargs: Any) -> dict[str, Any]:
-        if isinstance(obs, dict):  # sequences, for a network with a memory, or observations with a mask
-            key = features_key(obs)
-            return self.model({**obs, key: self._touch(obs[key])}, **kwargs)
         return self.model(self._touch(obs), **kwargs)
 
-    def _touch(self, obs: Tensor) -> Tensor:
+    def _touch(self, obs: Any) -> Any:
+        if isinstance(obs, dict):  # sequences, for a network with a memory, or observations of several parts
+            key = features_key(obs)
+            return {**obs, key: self._touch(obs[key])}
         marked = obs[..., :1] == MARK
         if obs.is_cuda or marked.any():  # a loss that waits for a GPU could not be captured
             obs = torch.where(marked, torch.cat([self.rare(obs[..., :4]), obs[..., 4:]], -1), obs)
