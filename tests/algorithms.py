@@ -215,6 +215,7 @@ ALGORITHMS = {
             f"learn.epoch_per_collect=3 learn.kl_beta={RATE} discount_factor={RATE}",
             f"{CRITIC_OBS} model.share_encoder=False learn.epoch_per_collect=3",
             f"{CRITIC_OBS} model.share_encoder=False model.lstm_type=gru",
+            "learn.epoch_per_collect=3 learn.kl_learning_rate=True learn.target_kl=1e-6",
         ),
         agents=("model.type=vac model.lstm_type=gru learn.epoch_per_collect=3",),
         masked=True,
@@ -224,6 +225,9 @@ ALGORITHMS = {
         refused=(
             "learn.target_kl=0.1 | set both",
             "learn.kl_early_stop=True | set both",
+            "learn.kl_learning_rate=True | set both",
+            "learn.kl_learning_rate=True learn.target_kl=0.01 learn.learning_rate=0.1 | from 1e-05 to 0.01",
+            "learn.kl_learning_rate=True learn.target_kl=0.01 learn.kl_adaptive=True learn.kl_beta=0.1 | set only one",
             "learn.kl_adaptive=True learn.target_kl=0.1 | set policy.learn.kl_beta above 0",
             "learn.lr_scheduler={'epoch_nun':3,'min_lr_lambda':0.1} | policy.learn.lr_scheduler must be dict(epoch",
             "learn.lr_scheduler={'epoch_num':'three','min_lr_lambda':0.1} | policy.learn.lr_scheduler must be dict",
@@ -245,6 +249,7 @@ ALGORITHMS = {
         refused=(
             "learn.kl_adaptive=True | Unknown key 'policy.learn.kl_adaptive'",
             "learn.kl_early_stop=True | Unknown key 'policy.learn.kl_early_stop'",
+            "learn.kl_learning_rate=True | Unknown key 'policy.learn.kl_learning_rate'",
             "learn.target_kl=1.0 | Unknown key 'policy.learn.target_kl'",
         ),
     ),

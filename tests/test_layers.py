@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from ding_lite.utils.registry import registered_names
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -131,3 +133,4 @@ def test_a_plain_run_loads_few_modules_and_none_of_a_room(name: str) -> None:
     modules = run.stdout.splitlines()[-1].split()
     assert {module.split(".")[1] for module in modules} <= KERNEL | {"entry", "lazy"}
     assert len(modules) < 120 or name != "cartpole_dqn"
+    assert not {*registered_names()["WRAPPER_REGISTRY"].values()} & {*modules}

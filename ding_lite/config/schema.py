@@ -27,6 +27,7 @@ from ding_lite.utils.key import (
     is_activation,
     matches,
     pop_key,
+    set_key,
     show,
     with_option,
 )
@@ -178,7 +179,9 @@ def model_options(policy_cls: type, cfg: Mapping[str, Any], schema: Schema) -> S
 
     `cfg` may name these classes, and `policy_cls` the default model. What `schema` declares replaces their defaults.
     """
-    switches = {key: get_key(cfg, path := f"policy.{key}", schema.get(path, OFF).default) for key in WRAPPER_REGISTRY}
+    switches: dict[str, Any] = {}
+    for switch in WRAPPER_REGISTRY:
+        set_key(switches, switch, get_key(cfg, path := f"policy.{switch}", schema.get(path, OFF).default))
     policy_cls = wrapped(policy_cls, switches)
     # default_model may be an instance method, as in DI-engine, but it does not need an initialised policy.
     policy: Any = object.__new__(policy_cls)

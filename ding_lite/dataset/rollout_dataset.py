@@ -44,7 +44,7 @@ FIGURES = ("env_step", "episode", "return", "length")
 BY_VALUE = 2**16  # bytes: larger tensors are passed to another process in shared memory
 MAX_WORKERS = 1024  # loader workers of a rank
 # Keys of `cfg.policy` that are followed between the collects of ding_lite's own training loop.
-TRAINER_KEYS = ("learn.kl_early_stop", "learn.kl_adaptive", "learn.target_kl")
+TRAINER_KEYS = ("learn.kl_early_stop", "learn.kl_adaptive", "learn.kl_learning_rate", "learn.target_kl")
 EPISODE_ROWS = 32  # env steps in each environment between two reads of new parameters, if there is no n_sample
 
 

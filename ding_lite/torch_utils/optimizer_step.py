@@ -136,7 +136,9 @@ class OptimizerStep:
         for name, optimizer in self.optimizers.items():
             key = self.prefix + f"{name}_learning_rate".removeprefix("_")
             rate = optimizer.param_groups[0]["lr"]
-            if self._known_rates.get(name) != rate:
+            if isinstance(rate, Tensor):  # it changes in place
+                self._rates[key] = rate.double()
+            elif self._known_rates.get(name) != rate:
                 self._known_rates[name], self._rates[key] = rate, torch.tensor(rate, dtype=torch.float64)
         return self._rates
 

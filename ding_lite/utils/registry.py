@@ -181,25 +181,29 @@ class Registry(UserDict[str, type[Any]]):
 def wrapped(policy_cls: Any, policy: Mapping[str, Any]) -> Any:
     """Return a policy's class, behind the classes of `WRAPPER_REGISTRY` whose names are true keys of its `cfg.policy`.
 
-    A wrapper is a subclass of `Policy` that overrides methods to change what a policy's own methods get and return.
+    A wrapper is a subclass of `Policy` that overrides methods to change what a policy's own methods get and return. Its
+    name may be a dotted key, such as 'learn.kl_learning_rate'.
     """
-    wrappers: list[Any] = [WRAPPER_REGISTRY[key] for key in WRAPPER_REGISTRY if policy.get(key)]
-    for wrapper in wrappers:
-        policy_cls = policy_cls if issubclass(policy_cls, wrapper) else _join(wrapper, policy_cls)
-    return policy_cls
+
+    def is_set(path: str) -> bool:
+        return bool(functools.reduce(lambda section, key: section.get(key) or {}, path.split("."), policy))
+
+    wrappers: list[Any] = [WRAPPER_REGISTRY[path] for path in WRAPPER_REGISTRY if is_set(path)]
+    wrappers = [wrapper for wrapper in wrappers if not issubclass(policy_cls, wrapper)]
+    return _join(policy_cls, *wrappers) if wrappers else policy_cls
 
 
 @functools.cache
-def _join(wrapper: Any, policy_cls: Any) -> type[Any]:
+def _join(policy_cls: Any, *wrappers: Any) -> type[Any]:
     def reduce(self: Any) -> Any:  # pickle cannot find a class that is made here
-        return _create_empty, (wrapper, policy_cls), self.__dict__
+        return _create_empty, (policy_cls, *wrappers), self.__dict__
 
     names = {"__module__": policy_cls.__module__, "__reduce__": reduce}
-    return type(policy_cls.__name__, (wrapper, policy_cls), names)
+    return type(policy_cls.__name__, (*wrappers, policy_cls), names)
 
 
-def _create_empty(wrapper: Any, policy_cls: Any) -> Any:
-    return object.__new__(_join(wrapper, policy_cls))
+def _create_empty(policy_cls: Any, *wrappers: Any) -> Any:
+    return object.__new__(_join(policy_cls, *wrappers))
 
 
 def _same_definition(one: type, other: type) -> bool:

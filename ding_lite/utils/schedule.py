@@ -73,12 +73,13 @@ class Scheduled(float):
     """The number that a schedule has while a policy is built.
 
     It is an ordinary number, and `current()` returns the number at the time of the call. What keeps a number, such as
-    an optimizer, a target network or a replay buffer, follows a schedule in this way.
+    an optimizer, a target network or a replay buffer, follows a schedule in this way. An optimizer also follows a
+    tensor that changes in place.
     """
 
-    current: Callable[[], float]
+    current: Callable[[], Any]
 
-    def __new__(cls, number: float, current: Callable[[], float]) -> Scheduled:
+    def __new__(cls, number: float, current: Callable[[], Any]) -> Scheduled:
         """Create the number."""
         self = super().__new__(cls, number)
         self.current = current

@@ -32,9 +32,12 @@ KL_KEYS: dict[str, Any] = dict(
 )
 # Keys about the divergence of all updates after a collect.
 TARGET_KL_KEYS: dict[str, Any] = dict(
-    target_kl=Key(None, "desired mean of KL(pi_old || pi_new), for kl_early_stop and kl_adaptive", type=float),
+    target_kl=Key(None, "desired mean of KL(pi_old || pi_new), for the three keys that follow", type=float),
     kl_early_stop=Key(False, "end the updates of a collect when the mean KL exceeds 1.5 target_kl"),
     kl_adaptive=Key(False, "after a collect, double or halve kl_beta if KL is 1.5 times off target_kl"),
+    kl_learning_rate=Key(
+        False, "after an update, divide or multiply the learning rate by 1.5 if KL is 2 times off target_kl"
+    ),
 )
 
 
@@ -112,9 +115,11 @@ def load_pretrained(model: nn.Module, path: str) -> nn.Module:
 def check_kl_keys(cfg: EasyDict) -> None:
     """Check `target_kl`, `kl_beta`, `pretrained_model_path` and related keys of a compiled config."""
     policy, learn, path = cfg.policy, cfg.policy.learn, "policy.learn.pretrained_model_path"
-    uses_target = learn.get("kl_early_stop", False) or learn.get("kl_adaptive", False)
+    uses_target = any(learn.get(key) for key in ("kl_early_stop", "kl_adaptive", "kl_learning_rate"))
     if (learn.get("target_kl") is not None) != uses_target:
-        raise ConfigError("policy.learn.target_kl belongs to kl_early_stop=True or kl_adaptive=True: set both.")
+        raise ConfigError(
+            "policy.learn.target_kl belongs to kl_early_stop=True, kl_adaptive=True or kl_learning_rate=True: set both."
+        )
     scheduled = isinstance(learn.kl_beta, Scheduled)
     if learn.get("kl_adaptive") and scheduled:
         raise ConfigError(
