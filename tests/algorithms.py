@@ -216,6 +216,8 @@ ALGORITHMS = {
             f"{CRITIC_OBS} model.share_encoder=False learn.epoch_per_collect=3",
             f"{CRITIC_OBS} model.share_encoder=False model.lstm_type=gru",
             "learn.epoch_per_collect=3 learn.kl_learning_rate=True learn.target_kl=1e-6",
+            "learn.epoch_per_collect=3 learn.kl_learning_rate=True learn.target_kl=1e-6 model.sigma_type=scalar "
+            "model.init_sigma=0.8",
         ),
         agents=("model.type=vac model.lstm_type=gru learn.epoch_per_collect=3",),
         masked=True,

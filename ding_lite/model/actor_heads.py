@@ -6,6 +6,7 @@ action or dimensions of a continuous one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
@@ -14,11 +15,13 @@ from torch import Tensor, nn
 
 from ding_lite.model.arguments import ActionShape, HybridShape, branch_options, check_choice, hybrid_sizes, single_size
 from ding_lite.model.mlp import MLP
+from ding_lite.utils.registry import ConfigError
 
 ACTION_SPACES = ("discrete", "multi_discrete", "continuous", "hybrid")
-SigmaType = Literal["independent", "conditioned", "fixed"]
+SigmaType = Literal["independent", "scalar", "conditioned", "fixed"]
 BoundType = Literal["tanh", None]
 LOG_SIGMA_RANGE = (-20.0, 2.0)  # range for 'conditioned': keeps exp and its gradient finite
+LEAST_SIGMA = 1e-3  # for 'scalar', whose parameter an update may make negative
 
 
 class GaussianHead(nn.Module):
@@ -26,10 +29,12 @@ class GaussianHead(nn.Module):
 
     Args:
         sizes: number of features, sizes of the hidden layers, D.
-        sigma_type: 'independent': learned parameters that do not depend on the observation; 'conditioned': computed
-            from the features, like mu; 'fixed': the constant `fixed_sigma_value`.
+        sigma_type: 'independent': exp of learned parameters that do not depend on the observation; 'scalar': these
+            parameters themselves, or `LEAST_SIGMA` if they are smaller; 'conditioned': computed from the features, like
+            mu; 'fixed': the constant `fixed_sigma_value`.
         fixed_sigma_value: see above.
         bound_type: 'tanh' keeps mu between -1 and 1; None: no bound.
+        init_sigma: the first sigma, if it is 'independent' or 'scalar'; None: that of `reset_sigma`, at first 1.
         **layers: activation and normalisation, see `MLP`.
     """
 
@@ -39,13 +44,18 @@ class GaussianHead(nn.Module):
         sigma_type: SigmaType = "independent",
         fixed_sigma_value: float = 0.3,
         bound_type: BoundType = None,
+        init_sigma: float | None = None,
         **layers: Any,
     ) -> None:
         super().__init__()
         self._sigma_type, self._fixed_sigma, self._bound = sigma_type, fixed_sigma_value, bound_type is not None
+        self._init_sigma = init_sigma
         *inner, size_out = sizes
         if sigma_type == "independent":
             self.log_sigma_param = nn.Parameter(torch.zeros(1, size_out))
+        elif sigma_type == "scalar":
+            self.sigma_param = nn.Parameter(torch.ones(1, size_out))
+        self.reset_sigma(1.0)
         # if conditioned, the last layer computes mu and log sigma in one product
         number = size_out * (2 if sigma_type == "conditioned" else 1)
         self.mlp = MLP([*inner, number], output=True, **layers)
@@ -58,9 +68,22 @@ class GaussianHead(nn.Module):
             sigma = log_sigma.clamp(*LOG_SIGMA_RANGE).exp()
         elif self._sigma_type == "independent":
             sigma = self.log_sigma_param.exp().expand_as(mu)
+        elif self._sigma_type == "scalar":
+            sigma = self.sigma_param.clamp(min=LEAST_SIGMA).detach()
+            # adds 0: below the bound, the gradient of a plain clamp would be 0, and sigma could never grow again
+            sigma = (sigma + (self.sigma_param - self.sigma_param.detach())).expand_as(mu)
         else:
             sigma = torch.full_like(mu, self._fixed_sigma)
         return {"mu": torch.tanh(mu) if self._bound else mu, "sigma": sigma}
+
+    @torch.no_grad()
+    def reset_sigma(self, sigma: float) -> None:
+        """Set a learned sigma that does not depend on the observation to `init_sigma`, or without it to this one."""
+        sigma = sigma if self._init_sigma is None else self._init_sigma
+        if self._sigma_type == "independent":
+            self.log_sigma_param.fill_(math.log(sigma))
+        elif self._sigma_type == "scalar":
+            self.sigma_param.fill_(sigma)
 
 
 class HybridHead(nn.Module):
@@ -99,6 +122,7 @@ def create_actor_head(
     sigma_type: SigmaType = "independent",
     fixed_sigma_value: float = 0.3,
     bound_type: BoundType = None,
+    init_sigma: float | None = None,
     **layers: Any,
 ) -> nn.Module:
     """Return the head for one kind of action.
@@ -112,17 +136,23 @@ def create_actor_head(
         sigma_type: see `GaussianHead` for this and the following.
         fixed_sigma_value: see there.
         bound_type: see there.
+        init_sigma: see there.
         **layers: activation and normalisation.
     """
     check_choice("action_space", action_space, ACTION_SPACES)
     check_choice("sigma_type", sigma_type, get_args(SigmaType))
     check_choice("bound_type", bound_type, get_args(BoundType))
+    if init_sigma is not None and (sigma_type not in ("independent", "scalar") or init_sigma < LEAST_SIGMA):
+        raise ConfigError(
+            f"policy.model.init_sigma={init_sigma}: expected at least {LEAST_SIGMA}, together with sigma_type="
+            f"'independent' or 'scalar', got sigma_type='{sigma_type}'."
+        )
 
     def discrete(size: int) -> nn.Module:
         return MLP([*inner, size], output=True, **layers)
 
     def continuous(size: int) -> nn.Module:
-        return GaussianHead([*inner, size], sigma_type, fixed_sigma_value, bound_type, **layers)
+        return GaussianHead([*inner, size], sigma_type, fixed_sigma_value, bound_type, init_sigma, **layers)
 
     if action_space == "hybrid":
         num_types, num_args = hybrid_sizes(action_shape)

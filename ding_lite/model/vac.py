@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from ding_lite.model.actor_heads import BoundType, SigmaType, create_actor_head
+from ding_lite.model.actor_heads import BoundType, GaussianHead, SigmaType, create_actor_head
 from ding_lite.model.arguments import ActionShape, HybridShape, ObsShape, check_hidden, with_arguments_of
 from ding_lite.model.encoders import create_encoder, feature_size, residual_head_sizes
 from ding_lite.model.masks import obey_mask
@@ -112,9 +112,12 @@ class VAC(ActorCritic):
             dense layer's size.
         actor_head_layer_num: hidden layers in the policy's head before its output.
         critic_head_layer_num: hidden layers in the value's head before its output.
-        sigma_type: 'independent' of the observation, 'conditioned' on it, or 'fixed'.
+        sigma_type: 'independent' of the observation, learned as its logarithm, or as itself if 'scalar'; 'conditioned'
+            on the observation; or 'fixed'.
         fixed_sigma_value: sigma if it is 'fixed'.
         bound_type: 'tanh' keeps mu between -1 and 1; None: no bound.
+        init_sigma: the first sigma if it is 'independent' or 'scalar'; None: exp(-0.5) with `learn.ppo_param_init`,
+            else 1.
         lstm_type: put a recurrent core after each encoder: 'lstm', 'gru' or 'normal', see `RecurrentCore`. The
             observations are then sequences. None: none.
         memory: 'gtrxl' puts a transformer with memory there instead, see `create_core`.
@@ -136,6 +139,7 @@ class VAC(ActorCritic):
         sigma_type: SigmaType = "independent",
         fixed_sigma_value: float = 0.3,
         bound_type: BoundType = None,
+        init_sigma: float | None = None,
         lstm_type: LSTMType | None = None,
         memory: CoreChoice = None,
         **options: Any,
@@ -164,6 +168,7 @@ class VAC(ActorCritic):
             sigma_type=sigma_type,
             fixed_sigma_value=fixed_sigma_value,
             bound_type=bound_type,
+            init_sigma=init_sigma,
             **self.layer_options,
         )
         self.critic_head = MLP([self.size, *self.critic_sizes, 1], output=True, **self.layer_options)
@@ -227,7 +232,7 @@ def init_orthogonal(model: nn.Module, actor_head: nn.Module, gains: Mapping[nn.M
     """Initialise a network in place, as recommended for PPO (Andrychowicz et al. 2021, arXiv:2006.05990).
 
     Weights are orthogonal with gain sqrt 2, and biases zero. The last layers of the policy have gain 0.01, so that all
-    actions are nearly equally likely at first. log sigma starts at -0.5.
+    actions are nearly equally likely at first. log sigma starts at -0.5, unless the model has its `init_sigma`.
 
     `actor_head` is the part whose last layers return the policy's logit, and `gains` has the gains of other layers.
     """
@@ -238,9 +243,8 @@ def init_orthogonal(model: nn.Module, actor_head: nn.Module, gains: Mapping[nn.M
             layer.weight.copy_(weight)  # orthogonal_ itself cannot fill a channels_last weight
             if layer.bias is not None:
                 layer.bias.zero_()
-    for name, parameter in model.named_parameters():
-        if name.endswith("log_sigma_param"):
-            parameter.fill_(-0.5)
+        elif isinstance(layer, GaussianHead):
+            layer.reset_sigma(math.exp(-0.5))
 
 
 @MODEL_REGISTRY.register("ppg")

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from ding_lite.model import VAC
+from ding_lite.model.actor_heads import LEAST_SIGMA
+from ding_lite.rl_utils.distribution import log_prob
 from ding_lite.utils.tree import tree_map
 
 HYBRID = {"action_type_shape": 3, "action_args_shape": 2}
@@ -68,6 +70,51 @@ def test_independent_sigma_is_a_parameter_of_its_own() -> None:
     torch.testing.assert_close(sigma, torch.tensor([[1.0, 2.0]] * 3))
     sigma.sum().backward()  # d exp(s) / ds = exp(s), three rows
     torch.testing.assert_close(model.actor_head.log_sigma_param.grad, torch.tensor([[3.0, 6.0]]))
+
+
+def test_scalar_sigma_is_the_parameter_itself_or_its_bound_and_can_return() -> None:
+    model: Any = VAC(4, 3, "continuous", sigma_type="scalar")
+    model.actor_head.sigma_param.data.copy_(torch.tensor([[0.7, -0.3, -1e6]]))
+    sigma = sigma_of(torch.randn(2, 4), model)
+    assert torch.equal(sigma, torch.tensor([[0.7, LEAST_SIGMA, LEAST_SIGMA]] * 2))
+    sigma.sum().backward()  # 1 for each of two rows, below the bound too
+    assert torch.equal(model.actor_head.sigma_param.grad, torch.full((1, 3), 2.0))
+
+
+# With mu = 0 and the action 1, -log p = ln sigma + 1 / (2 sigma^2) + const has the slope 1 / sigma - 1 / sigma^3.
+@pytest.mark.parametrize(("sigma_type", "sigma", "slope"), [("scalar", 2.0, 3 / 8), ("independent", 2.0, 3 / 4)])
+def test_the_gradient_of_a_log_probability_by_hand(sigma_type: Any, sigma: float, slope: float) -> None:
+    model: Any = VAC(4, 1, "continuous", sigma_type=sigma_type, init_sigma=sigma)
+    model.actor_head.mlp[-1].weight.data.zero_()
+    model.actor_head.mlp[-1].bias.data.zero_()
+    (-log_prob(model(torch.randn(1, 4))["logit"], torch.ones(1, 1))).sum().backward()
+    (parameter,) = (value for name, value in model.named_parameters() if "sigma" in name)
+    assert parameter.grad.item() == pytest.approx(slope)  # of the logarithm: times sigma
+
+
+def test_updates_that_push_a_scalar_sigma_below_zero_leave_finite_log_probabilities() -> None:
+    model: Any = VAC(4, 2, "continuous", sigma_type="scalar", init_sigma=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    obs = torch.randn(8, 4)
+    for _ in range(10):  # the mean action itself becomes more likely, the smaller sigma is
+        logit = model(obs)["logit"]
+        loss = -log_prob(logit, logit["mu"].detach()).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        assert loss.isfinite()
+    assert (model.actor_head.sigma_param < 0).all()
+    assert torch.equal(model(obs)["logit"]["sigma"], torch.full((8, 2), LEAST_SIGMA))
+
+
+@pytest.mark.parametrize("sigma_type", ["independent", "scalar"])
+@pytest.mark.parametrize(("init_sigma", "first", "orthogonal"), [(None, 1.0, math.exp(-0.5)), (0.25, 0.25, 0.25)])
+def test_the_first_sigma(sigma_type: Any, init_sigma: float | None, first: float, orthogonal: float) -> None:
+    model = VAC(4, HYBRID, "hybrid", sigma_type=sigma_type, init_sigma=init_sigma)
+    for expected in (first, orthogonal):
+        sigma = model(torch.randn(3, 4))["logit"]["action_args"]["sigma"]
+        torch.testing.assert_close(sigma, torch.full((3, 2), expected))
+        model.init_parameters()
 
 
 def test_conditioned_sigma_depends_on_the_observation_within_bounds() -> None:

@@ -41,7 +41,9 @@ class MAVAC(VAC):
         **options: see `VAC`.
     """
 
-    @with_arguments_of(VAC, without=("share_encoder", "action_space", "sigma_type", "fixed_sigma_value", "critic_obs"))
+    @with_arguments_of(
+        VAC, without=("share_encoder", "action_space", "sigma_type", "fixed_sigma_value", "init_sigma", "critic_obs")
+    )
     def __init__(
         self,
         agent_num: int,
