@@ -282,6 +282,13 @@ DQN_KEYS: dict[str, Any] = merge_keys(REPLAY_KEYS, TARGET_KEYS, EPSILON_KEYS)
 AGENT_KEYS: dict[str, Any] = dict(
     multi_agent=Key(False, "several agents share the networks; each is a sample of its own, see docs/agents.md")
 )
+SYMMETRY_KEYS: dict[str, Any] = dict(
+    symmetry=dict(
+        mirror=Key("", "'module:function' that mirrors observations and actions, see the page on PPO; empty: none"),
+        augment=Key(True, "learn from the mirror image of each sample, too", needs="mirror"),
+        loss_weight=Key(0.0, "weight of the squared error of the mean actions' symmetry", low=0, needs="mirror"),
+    ),
+)
 NORMAL = ("reparameterization",)  # the only action space of actors that return a normal distribution
 NORMAL_KEYS: dict[str, Any] = dict(
     model=dict(action_space=Key("reparameterization", "what the actor returns: a distribution", choices=NORMAL))

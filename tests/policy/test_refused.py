@@ -89,6 +89,8 @@ bc | learn.learning_rate=BY(collect) | because policy 'bc' learns from a data se
 ppo | learn.lr_scheduler=EPOCHS learn.learning_rate=BY(collect) | learn.lr_scheduler contradicts the schedule of
 ppo | learn.kl_adaptive=True learn.target_kl=0.1 learn.kl_beta=BY(collect) | contradicts the schedule of
 ppo | learn.kl_learning_rate=True learn.target_kl=0.01 learn.learning_rate=BY(collect) | contradicts the schedule of
+mappo | symmetry.mirror=tests.toys:Toy | symmetry is not possible with policy.multi_agent=True: leave one out
+ppg,ppo_offpolicy,ppo_stdim | symmetry.mirror=tests.toys:Toy | Unknown key 'policy.symmetry.mirror'
 dqn | learn.optimizer=sgd learn.momentum=ZERO | learn.momentum: expected numbers above 0 in its schedule, got 0.0
 cql | learn.with_lagrange=True learn.lagrange_thresh=ZERO | needs a lagrange_thresh above 0, got 0.0
 iqn | compile=True learn.kappa=BY(iteration) | learn.kappa is a schedule, but a loss compiled by policy.compile=True

@@ -17,11 +17,10 @@ from typing import Any
 
 import torch
 from easydict import EasyDict
-from torch import Tensor, nn
+from torch import Tensor
 
 from ding_lite.policy.base import Policy
 from ding_lite.torch_utils.data import Batch, Figures
-from ding_lite.torch_utils.optimizer import Trained
 from ding_lite.torch_utils.optimizer_step import OptimizerStep
 from ding_lite.utils.ranks.collectives import allreduce_data
 from ding_lite.utils.registry import WRAPPER_REGISTRY, ConfigError
@@ -45,29 +44,21 @@ class KLRatePolicy(Policy):
     def check_config(cls, cfg: EasyDict) -> None:
         super().check_config(cfg)
         learn, rate = cfg.policy.learn, cfg.policy.learn.learning_rate
-        if isinstance(rate, Scheduled):
-            raise ConfigError(
-                "policy.learn.kl_learning_rate=True contradicts the schedule of policy.learn.learning_rate: set only "
-                "one."
-            )
+        other = "policy.learn.kl_adaptive=True" if learn.kl_adaptive else ""
+        other = "the schedule of policy.learn.learning_rate" if isinstance(rate, Scheduled) else other
+        if other:
+            raise ConfigError(f"policy.learn.kl_learning_rate=True contradicts {other}: set only one.")
         if not LOWEST <= rate <= HIGHEST:
             raise ConfigError(
                 f"policy.learn.kl_learning_rate=True keeps the learning rate from {LOWEST} to {HIGHEST}: expected "
                 f"policy.learn.learning_rate to begin there, got {rate}."
-            )
-        if learn.kl_adaptive:
-            raise ConfigError(
-                "policy.learn.kl_learning_rate=True and policy.learn.kl_adaptive=True follow the same divergence: set "
-                "only one."
             )
 
     def _init_learn(self) -> None:
         self._rate = torch.tensor(self._cfg.learn.learning_rate, dtype=torch.float32, device=self._device)
         super()._init_learn()
 
-    def _add_optimizer(
-        self, name: str, network: nn.Module | dict[str, Trained], *args: Any, **options: Any
-    ) -> OptimizerStep:
+    def _add_optimizer(self, name: str, network: Any, *args: Any, **options: Any) -> OptimizerStep:
         rate = Scheduled(self._cfg.learn.learning_rate, self._current_rate)
         return super()._add_optimizer(name, network, rate, *args, **options)
 
