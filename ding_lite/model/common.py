@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ding_lite.model.actor_heads import BoundType, GaussianHead, SigmaType
 from ding_lite.model.encoders import FCEncoder as FCEncoder
 from ding_lite.model.encoders import IMPALAConvEncoder as IMPALAConvEncoder
@@ -39,5 +37,4 @@ class ReparameterizationHead(GaussianHead):
         bound_type: BoundType = None,
     ) -> None:
         sizes = [hidden_size] * (layer_num + 1) + [output_size]
-        layers: dict[str, Any] = dict(activation=activation, norm_type=norm_type)
-        super().__init__(sizes, sigma_type, fixed_sigma_value, bound_type, **layers)
+        super().__init__(sizes, sigma_type, fixed_sigma_value, bound_type, activation=activation, norm_type=norm_type)

@@ -35,9 +35,7 @@ TARGET_KL_KEYS: dict[str, Any] = dict(
     target_kl=Key(None, "desired mean of KL(pi_old || pi_new), for the three keys that follow", type=float),
     kl_early_stop=Key(False, "end the updates of a collect when the mean KL exceeds 1.5 target_kl"),
     kl_adaptive=Key(False, "after a collect, double or halve kl_beta if KL is 1.5 times off target_kl"),
-    kl_learning_rate=Key(
-        False, "after an update, divide or multiply the learning rate by 1.5 if KL is 2 times off target_kl"
-    ),
+    kl_learning_rate=Key(False, "after an update, change the learning rate by 1.5 if KL is twice off target_kl"),
 )
 
 

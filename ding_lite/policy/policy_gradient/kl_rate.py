@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 from easydict import EasyDict
-from torch import Tensor
 
 from ding_lite.policy.base import Policy
 from ding_lite.torch_utils.data import Batch, Figures
@@ -38,8 +37,6 @@ class KLRatePolicy(Policy):
     optimizer's step reads the newest rate.
     """
 
-    _rate: Tensor
-
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
         super().check_config(cfg)
@@ -59,11 +56,8 @@ class KLRatePolicy(Policy):
         super()._init_learn()
 
     def _add_optimizer(self, name: str, network: Any, *args: Any, **options: Any) -> OptimizerStep:
-        rate = Scheduled(self._cfg.learn.learning_rate, self._current_rate)
+        rate = Scheduled(self._cfg.learn.learning_rate, lambda: self._rate)
         return super()._add_optimizer(name, network, rate, *args, **options)
-
-    def _current_rate(self) -> Tensor:
-        return self._rate
 
     def _forward_learn(self, batch: Batch) -> Figures:
         output = super()._forward_learn(batch)

@@ -112,10 +112,10 @@ def test_a_resumed_run_goes_on_with_its_rate_and_a_new_one_with_that_of_the_conf
     torch.manual_seed(1)
     assert [figures["learning_rate"] for figures in learn(other, block)] == [each["learning_rate"] for each in outputs]
     assert parameter_hash(other.model) == parameter_hash(policy.model)
-    assert new._current_rate().item() == pytest.approx(RATE)
+    assert new._rate.item() == pytest.approx(RATE)
     del state["kl_learning_rate"]  # of a run without the key
     new.load_state_dict(state)
-    assert new._current_rate().item() == pytest.approx(RATE)
+    assert new._rate.item() == pytest.approx(RATE)
 
 
 def test_updates_may_end_early_too() -> None:
