@@ -282,7 +282,7 @@ DQN_KEYS: dict[str, Any] = merge_keys(REPLAY_KEYS, TARGET_KEYS, EPSILON_KEYS)
 AGENT_KEYS: dict[str, Any] = dict(
     multi_agent=Key(False, "several agents share the networks; each is a sample of its own, see docs/agents.md")
 )
-SYMMETRY_KEYS: dict[str, Any] = dict(
+MIRROR_KEYS: dict[str, Any] = dict(
     symmetry=dict(
         mirror=Key("", "'module:function' that mirrors observations and actions, see the page on PPO; empty: none"),
         augment=Key(True, "learn from the mirror image of each sample, too", needs="mirror"),

@@ -21,7 +21,7 @@ from easydict import EasyDict
 from torch import Tensor, nn
 
 from ding_lite.policy.base import Policy
-from ding_lite.policy.common_keys import AGENT_KEYS, EPOCH_KEYS, LEARNING_RATE_KEYS, ROLLOUT_KEYS, SYMMETRY_KEYS
+from ding_lite.policy.common_keys import AGENT_KEYS, EPOCH_KEYS, LEARNING_RATE_KEYS, MIRROR_KEYS, ROLLOUT_KEYS
 from ding_lite.policy.policy_gradient.actor_critic import (
     ADVANTAGE_KEYS,
     DISTRIBUTIONS,
@@ -77,10 +77,7 @@ PPO_EPOCH_KEYS: dict[str, Any] = merge_keys(
 class PPOPolicy(ValuesInUnits, Policy):
     """PPO for discrete, multi-discrete, continuous or hybrid actions. Override `_loss` to change the objective."""
 
-    key_groups: ClassVar[Groups] = (
-        *(ROLLOUT_KEYS, LEARNING_RATE_KEYS, PPO_KEYS, PPO_EPOCH_KEYS),
-        *(AGENT_KEYS, SYMMETRY_KEYS),
-    )
+    key_groups: ClassVar[Groups] = (ROLLOUT_KEYS, LEARNING_RATE_KEYS, PPO_KEYS, PPO_EPOCH_KEYS, AGENT_KEYS, MIRROR_KEYS)
     config: ClassVar[dict[str, Any]] = dict(
         type="ppo",
         learn=dict(

@@ -44,7 +44,7 @@ Mirror = Callable[[Any, Any], tuple[Any, Any]]
 class SymmetryPolicy(Policy):
     """PPO with mirror images, as the first base class of a class whose second one is PPO's."""
 
-    _checked = False  # whether the mirror was tried
+    _map: Any = None  # what `action_map` returned, which losses find on the GPU; None before the first samples
 
     @classmethod
     def check_config(cls, cfg: EasyDict) -> None:
@@ -68,18 +68,22 @@ class SymmetryPolicy(Policy):
             UserError: the function is no mirror of the first block's samples; those of a robot have a structure, such
                 as unit quaternions, that samples of a space lack.
         """
-        logits = [key for key in ("logit", "logit_pretrained") if key in block]
-        rows = flatten_rows({key: block[key] for key in ("obs", "action", *logits)})
-        if not self._checked:
+        keys = ("obs", "action", "logit", "logit_pretrained")
+        rows = flatten_rows({key: block[key] for key in keys if key in block})
+        if self._map is None:
             check_mirror(self._mirror, rows, self._cfg.symmetry.mirror)
-            self._checked = True
-        images = apply(self._mirror, rows) | {key: mirror_logit(self._mirror, rows[key]) for key in logits}
+        images = apply(self._mirror, rows) | {key: self._image(rows[key]) for key in keys[2:] if key in rows}
         images["obs"] = self.normalizer.normalize_obs(images["obs"])
         return super().to_samples(block) | {"mirrored": images}
 
     def _targets(self, block: Block, epoch: int) -> dict[str, Any]:
-        targets_M: dict[str, Any] = super()._targets(block, epoch)  # type: ignore[misc]  # PPO's
-        return targets_M | {"mirrored": block["mirrored"]}
+        return super()._targets(block, epoch) | {"mirrored": block["mirrored"]}  # type: ignore[misc]  # PPO's
+
+    def _image(self, logit: Any) -> Any:
+        """Return the logit of the images of the actions that have this logit."""
+        if self._map is None:
+            self._map = action_map(self._mirror, logit)
+        return mirror_logit(self._map, logit)
 
     def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return the loss and detached figures, which are those of the samples alone, for a batch with `mirrored`."""
@@ -89,7 +93,7 @@ class SymmetryPolicy(Policy):
         if not options.loss_weight:
             return loss, figures
         with torch.no_grad():
-            target = mirror_logit(self._mirror, self._run(self._model, batch["obs"], mode="compute_actor")["logit"])
+            target = self._image(self._run(self._model, batch["obs"], mode="compute_actor")["logit"])
         logit = self._run(self._model, mirrored["obs"], mode="compute_actor")["logit"]
         square_B = (mean_action(logit) - mean_action(target)).square().mean(-1)
         symmetry_loss = weighted_mean(square_B, batch.get("weight"))
@@ -99,16 +103,21 @@ class SymmetryPolicy(Policy):
         return [*super()._monitor_vars_learn(), "symmetry_loss"]
 
 
-def mirror_logit(mirror: Mirror, logit: Any) -> Any:
-    """Return the logit `[B, A]`, or `mu` and `sigma`, of the images of the actions that have this logit."""
+def action_map(mirror: Mirror, logit: Any) -> Any:
+    """Return the images `[A]` of discrete actions with this logit; of continuous ones c `[D]` and W: M a = c + a W."""
+    if isinstance(logit, Tensor):
+        return mirror(None, torch.arange(logit.shape[-1], device=logit.device))[1]
+    basis = torch.eye(logit["mu"].shape[-1]).to(logit["mu"])
+    shift_DD = mirror(None, torch.zeros_like(basis))[1]
+    return shift_DD[0], mirror(None, basis)[1] - shift_DD
 
-    def image(action: Tensor) -> Tensor:
-        return mirror(None, action)[1]
 
+def mirror_logit(image: Any, logit: Any) -> Any:
+    """Return the logit `[B, A]`, or `mu` and `sigma`, of the images of actions with this logit, see `action_map`."""
     if isinstance(logit, Tensor):  # M a is as likely as a, and M M = 1
-        return logit[:, image(torch.arange(logit.shape[-1], device=logit.device))]
-    spread = image(logit["sigma"]) - image(torch.zeros_like(logit["sigma"]))  # M may add a constant
-    return {"mu": image(logit["mu"]), "sigma": spread.abs()}
+        return logit[:, image]
+    shift_D, turn_DD = (part.to(logit["mu"]) for part in image)
+    return {"mu": shift_D + logit["mu"] @ turn_DD, "sigma": logit["sigma"] @ turn_DD.abs()}
 
 
 def mean_action(logit: Any) -> Tensor:
@@ -129,8 +138,8 @@ def load_mirror(path: str) -> Mirror:
 
 
 def apply(mirror: Mirror, rows: Batch) -> dict[str, Any]:
-    """Return the images of `obs` and `action`."""
-    obs, action = mirror(rows["obs"], rows["action"])
+    """Return the images of `obs` and `action`; the function may write into what it gets."""
+    obs, action = mirror(*(tree_map(torch.clone, rows[key]) for key in ("obs", "action")))
     return {"obs": obs, "action": action}
 
 
@@ -148,31 +157,24 @@ def find_problem(mirror: Mirror, rows: Batch) -> str:
     """Return why images, or their images, do not fit samples; empty if they do."""
     if not isinstance(rows["logit"], Tensor) and "mu" not in rows["logit"]:
         return "only Discrete and Box actions have one"
-    given = {key: rows[key] for key in ("obs", "action")}
-    kept = tree_map(torch.clone, given)
-    once = apply(mirror, given)
-    twice = apply(mirror, tree_map(torch.clone, once))
-    images, again, now = (dict(dotted_items(tree)) for tree in (once, twice, given))
-    for name, leaf in dotted_items(kept):
-        if not torch.equal(now[name], leaf):
-            return f"it changes {name} in place: return new tensors"
+    once = apply(mirror, rows)
+    images, twice = (dict(dotted_items(tree)) for tree in (once, apply(mirror, once)))
+    for name, leaf in dotted_items({key: rows[key] for key in ("obs", "action")}):
         if (got := images[name]).shape != leaf.shape or got.dtype != leaf.dtype:
             return f"expected an image of {name} of {leaf.dtype} {[*leaf.shape]}, got {got.dtype} {[*got.shape]}"
-        if not torch.allclose(again[name].double(), leaf.double(), rtol=1e-4, atol=1e-4):
+        if not torch.allclose(twice[name].double(), leaf.double(), rtol=1e-4, atol=1e-4):
             return f"the image of the image of {name} is not {name}"
     return ""
 
 
 def find_unlikely(mirror: Mirror, rows: Batch) -> str:
     """Return why images of actions are not as likely under the image of their `logit`; empty if they are."""
-    obs, logit, images = rows["obs"], rows["logit"], apply(mirror, rows)
+    obs, logit, images, image = rows["obs"], rows["logit"], apply(mirror, rows), action_map(mirror, rows["logit"])
     if isinstance(logit, Tensor):
-        choices = torch.arange(logit.shape[-1], device=logit.device)
-        labels = mirror(None, choices)[1]
-        if not torch.equal(labels[labels], choices):
-            return f"expected pairs of actions, but 0 to {len(choices) - 1} become {labels.tolist()}"
-        if isinstance(obs, dict) and MASK in obs and not torch.equal(images["obs"][MASK], obs[MASK][:, labels]):
+        if image[image].tolist() != [*range(len(image))]:
+            return f"expected pairs of actions, but 0 to {len(image) - 1} become {image.tolist()}"
+        if isinstance(obs, dict) and MASK in obs and not torch.equal(images["obs"][MASK], obs[MASK][:, image]):
             return f"the image of obs.{MASK} does not allow the images of the allowed actions"
-    own, image = log_prob(logit, rows["action"]), log_prob(mirror_logit(mirror, logit), images["action"])
-    close = torch.allclose(own, image, rtol=1e-2, atol=1e-2)
-    return "" if close else "an action's image is more or less likely than the action: only swap and negate dimensions"
+    own, others = log_prob(logit, rows["action"]), log_prob(mirror_logit(image, logit), images["action"])
+    same = torch.allclose(own, others, rtol=1e-2, atol=1e-2)
+    return "" if same else "an action's image is more or less likely than the action: only swap and negate dimensions"
