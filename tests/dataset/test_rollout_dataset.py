@@ -139,6 +139,10 @@ def test_an_episode_without_a_time_limit_is_cut_instead_of_waited_for(
             *("ppo", "batch", ["policy.learn.kl_early_stop=True", "policy.learn.target_kl=0.1"]),
             r"policy\.learn\.kl_early_stop=True has an effect only in ding_lite's training loop",
         ),
+        (
+            *("ppo", "batch", ["policy.learn.kl_learning_rate=True", "policy.learn.target_kl=0.1"]),
+            r"policy\.learn\.kl_learning_rate=True has an effect only in ding_lite's training loop",
+        ),
     ],
 )
 def test_what_there_is_no_stream_of_is_an_error(name: str, unit: str, overrides: list[str], message: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,11 @@ from gymnasium.spaces import Box
 from torch import Tensor, nn
 
 from ding_lite.config import compile_config
+from ding_lite.dataset.rollout_dataset import RolloutDataset
 from ding_lite.entry import serial_pipeline_onpolicy
-from ding_lite.policy import create_policy
+from ding_lite.policy import PPOPolicy, create_policy
+from ding_lite.policy.policy_gradient.kl_rate import KLRatePolicy
+from ding_lite.policy.policy_gradient.symmetry import SymmetryPolicy
 from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils import UserError, save_checkpoint
 from ding_lite.utils.tree import tree_map
@@ -220,6 +224,31 @@ def test_a_pretrained_policy_is_near_its_image_too(tmp_path: Path) -> None:
     policy = make("opposite", f"learn.pretrained_model_path={path}", "learn.kl_beta=0.5")
     found = policy.to_samples(block := make_block(policy))["mirrored"]["logit_pretrained"]
     assert torch.equal(found, block["logit_pretrained"].flatten(0, 1).flip(-1))
+
+
+def test_several_wrappers_make_one_class_also_for_pickle() -> None:
+    cfg = make("opposite", "learn.kl_learning_rate=True", "learn.target_kl=0.01").current_config
+    policy = create_policy(cfg, enable_field=("collect", "eval"))
+    assert {SymmetryPolicy, KLRatePolicy, PPOPolicy} <= {*type(policy).__mro__}
+    assert type(pickle.loads(pickle.dumps(policy))) is type(copy.deepcopy(policy)) is type(policy)
+
+
+def test_the_rate_follows_the_divergence_of_the_samples_alone() -> None:
+    # pi_old is pi_new in state 0, whose image is state 1, where pi_new is far from the image of pi_old
+    policy = make("swap", "learn.kl_learning_rate=True", "learn.target_kl=0.01", model=table(0.5, 0.99))
+    output = policy.learn(samples([0, 0], [0, 1], [1.0, -1.0]))
+    assert output["kl"].item() == pytest.approx(0.0, abs=1e-7)
+    assert output["learning_rate"].item() == pytest.approx(3e-4 * 1.5)
+
+
+def test_a_data_set_of_rollouts_has_the_images_too() -> None:
+    symmetry = dict(mirror="dizoo.classic_control.mirrors:cartpole")
+    policy = dict(symmetry=symmetry, learn=dict(value_norm=False), collect=dict(n_sample=64))
+    main = dict(env=dict(env_id="CartPole-v1", collector_env_num=2), policy=policy)
+    dataset = RolloutDataset((main, dict(policy=dict(type="ppo"))), unit="batch")
+    batch = next(iter(dataset))
+    assert torch.equal(batch["mirrored"]["action"], 1 - batch["action"])
+    assert dataset.policy.loss(batch)[0].isfinite()
 
 
 def test_a_run_with_environments_of_one_tensor_learns_from_images(tmp_path: Path, monkeypatch: Any) -> None:
