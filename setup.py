@@ -68,6 +68,7 @@ setup(
         "envpool": ENVPOOL,
         "mujoco": ["gymnasium[mujoco]>=1.3"],
         "brax": ["brax>=0.14.2", "jax>=0.6"],  # 900 MB installed; the tests skip it if it is missing
+        "playground": ["playground>=0.2"],  # with Brax, JAX and Warp: 1.3 GB installed; likewise
         "minigrid": MINIGRID,
         "lbforaging": ["lbforaging>=2.0"],
         "bsuite": ["bsuite>=0.3.6"],

@@ -10,6 +10,7 @@ EXTRAS = {
     "lunarlander": "Box2D",
     "mujoco": "mujoco",
     "brax": "brax",
+    "playground": "mujoco_playground",
     "minigrid": "minigrid",
     "lbforaging": "lbforaging",
     "connect_four": "pettingzoo",
