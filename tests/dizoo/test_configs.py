@@ -19,7 +19,7 @@ from ding_lite.run.setup import FIELDS
 from ding_lite.utils import POLICY_REGISTRY
 from ding_lite.utils.key import get_key
 from tests.distributed.launcher import ROOT
-from tests.dizoo.extras import EXTRAS, needs
+from tests.dizoo.extras import EXTRAS, needs, needs_robots
 
 CONFIGS = sorted((ROOT / "dizoo").rglob("*_config.py"))
 TEMPLATES = sorted((ROOT / "dizoo" / "atari" / "config" / "serial").glob("atari_*_config.py"))
@@ -52,6 +52,7 @@ def test_it_compiles_fits_its_environment_and_says_what_it_learns(path: Path) ->
     if path.name not in PUBLISHED:
         assert repeated_defaults(pair, text) == []
     needs(EXTRAS.get(cfg.env.type))
+    needs_robots(cfg.env)
     set_shapes(cfg, check_env(cfg.env))
     assert pair == before
     assert cfg.notes == []  # no key of an example is ignored or renamed

@@ -1,8 +1,8 @@
 """PPO on MuJoCo Playground's Go1JoystickFlatTerrain, 8,192 robots on a GPU; extra `playground`.
 
-The values are those of `mujoco_playground.config.locomotion_params` for Brax's PPO; 200 million env steps are usual. Its
-critic sees `privileged_state`, the noiseless observation and the forces on the robot, and its actor sees `state`. Here
-both see both. A few collects of 64 robots were played on a CPU. Not trained here.
+The values are those of `mujoco_playground.config.locomotion_params` for Brax's PPO, which plays 200 million env steps.
+Its critic sees `privileged_state`, which has no noise and more of the physics, and its actor sees `state`. Here both
+see both. Two collects of 64 robots were played on a CPU. Not trained here.
 """
 
 from easydict import EasyDict
