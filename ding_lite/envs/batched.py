@@ -265,12 +265,13 @@ class HostVectorEnv(VectorWrapper):
         numbers: Any = info.get("episode_info")
         own: dict[str, Any] = {TRUE_REWARD: _to_numpy(info[TRUE_REWARD])}
         own["final_info"] = {key: numbers[:, i].cpu().numpy() for i, key in enumerate(self.env.info_keys)}
+        reward, terminated, truncated = map(_to_numpy, rest)
         final = tree_map(_to_numpy, info["final_obs"])
         if isinstance(final, dict):  # gymnasium's form: an array of dicts
             rows = np.empty(self.num_envs, object)
-            rows[:] = [tree_map(lambda leaf, n=n: leaf[n], final) for n in range(self.num_envs)]
+            for n in np.flatnonzero(terminated | truncated):
+                rows[n] = tree_map(lambda leaf, n=n: leaf[n], final)
             final = rows
-        reward, terminated, truncated = map(_to_numpy, rest)
         return tree_map(_to_numpy, obs), reward, terminated, truncated, own | {"final_obs": final}
 
 

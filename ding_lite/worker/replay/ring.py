@@ -236,7 +236,8 @@ class SideTable:
             self.obs = tree_map(lambda *parts: torch.cat(parts), self.obs, fresh) if self.capacity else fresh
             self._free += range(self.capacity, self.capacity + more)
             self.capacity += more
-        slot_K = torch.tensor([self._free.pop() for _ in range(number)], device=first.device)
+        slot_K = torch.tensor(self._free[: -number - 1 : -1], device=first.device)
+        del self._free[-number:]
         tree_map(lambda table, leaf: table.index_copy_(0, slot_K, leaf), self.obs, obs)
         return slot_K
 
