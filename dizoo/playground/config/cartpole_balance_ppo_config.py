@@ -19,7 +19,6 @@ cartpole_balance_ppo_config = EasyDict(
     ),
     policy=dict(
         num_threads=1,
-        discount_factor=0.99,
         model=dict(share_encoder=False),
         learn=dict(
             batch_size=2048,

@@ -1,8 +1,8 @@
-"""PPO on MuJoCo Playground's Go1JoystickFlatTerrain, 8,192 robots on a GPU; extra `playground`.
+"""PPO on MuJoCo Playground's Go1JoystickFlatTerrain, 4,096 robots on a GPU; extra `playground`.
 
-The values are those of `mujoco_playground.config.locomotion_params` for Brax's PPO, which plays 200 million env steps.
-Its critic sees `privileged_state`, which has no noise and more of the physics, and its actor sees `state`. Here both
-see both. Two collects of 64 robots were played on a CPU. Not trained here.
+The values are those of `mujoco_playground.config.locomotion_params` for Brax's PPO, which has 8,192 robots. Its critic
+sees `privileged_state`, which has no noise and more of the physics, and its actor sees `state`. Here both see both. One
+collect of 64 robots and its updates ran on a CPU, without the meshes, which are only drawn. Not trained here.
 """
 
 from easydict import EasyDict
@@ -11,7 +11,7 @@ go1_joystick_flat_terrain_ppo_config = EasyDict(
     exp_name="go1_joystick_flat_terrain_ppo_seed0",
     env=dict(
         env_id="Go1JoystickFlatTerrain",
-        collector_env_num=8192,
+        collector_env_num=4096,
         evaluator_env_num=128,
         n_evaluator_episode=128,
         norm_obs=True,
@@ -33,9 +33,9 @@ go1_joystick_flat_terrain_ppo_config = EasyDict(
             grad_clip_value=1.0,
         ),
         collect=dict(
-            n_sample=163840,  # 20 steps of each robot
+            n_sample=81920,  # 20 steps of each robot
         ),
-        eval=dict(evaluator=dict(eval_freq=6400)),
+        eval=dict(evaluator=dict(eval_freq=3200)),
     ),
 )
 main_config = go1_joystick_flat_terrain_ppo_config
