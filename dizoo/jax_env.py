@@ -49,12 +49,14 @@ class JaxVectorEnv(VectorEnv):
             terminated, truncated = last.done > 0, time >= limit
             ended = terminated | truncated
 
+            def choose(new: Any, old: Any) -> Any:
+                if old.shape[:1] != (num_envs,):  # memory that the environments share, such as Warp's list of contacts
+                    return old
+                return numbers.where(ended.reshape(-1, *[1] * (old.ndim - 1)), new, old)
+
             def restart() -> Any:
                 first, zero, new_key = begin(key)
-                chosen = jax.tree.map(
-                    lambda new, old: numbers.where(ended.reshape(-1, *[1] * (old.ndim - 1)), new, old), first, last
-                )
-                return chosen, numbers.where(ended, zero, time), new_key
+                return jax.tree.map(choose, first, last), choose(zero, time), new_key
 
             state, time, key = jax.lax.cond(ended.any(), restart, lambda: (last, time, key))
             return (state, time, key), (state.obs, last.reward, terminated, truncated, last.obs)

@@ -46,6 +46,17 @@ def test_the_usual_limit_and_a_changed_config_of_playground_hold() -> None:
     assert (env.n_substeps, env._config.vision_config.nworld, env._config.impl, limit) == (2, 4, "jax", 1000)
 
 
+def test_episodes_follow_each_other_where_environments_share_memory() -> None:
+    env = create_batched(PlaygroundEnv, config(kwargs=dict(impl="warp"), max_episode_steps=2).env, 3)
+    first, _ = env.reset(seed=1)
+    steps = [env.step(torch.ones(3, 1)) for _ in range(4)]
+    assert [step[3].all().item() for step in steps] == [False, True, False, True]
+    obs, _, _, _, info = steps[1]
+    assert (info["final_obs"][:, 3] > 0.1).all()  # the cart has moved for two steps; it begins with a speed near 0
+    assert (obs[:, 3].abs() < 0.1).all()
+    assert not torch.equal(obs, first)
+
+
 def test_what_is_not_possible_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"MuJoCo Playground knows no 'HoperStand'\. Did you mean 'HopperStand'"):
         check_env(config(env_id="HoperStand").env)
