@@ -61,12 +61,12 @@ def fit_shapes(
     agents = count_agents(obs_space, space)
     if policy_cls.multi_agent or cfg.policy.get("multi_agent"):
         shapes = _agent_shapes(cfg.policy, policy_cls, agents, obs_space, space, "agent_num" in options)
-        space = spaces.Discrete(shapes["action_shape"])
+        space = _actions_of_one(space)
     else:
         if agents and options:
             _check_single(cfg.policy, agents, obs_space)
         shapes = {"obs_shape": _obs_shape_of(obs_space), "action_shape": _shape_of(space)}
-    kind = "discrete" if policy_cls.multi_agent else _check_actions(cfg.policy.type, policy_cls, space)
+    kind = _kind_of(space) if policy_cls.multi_agent else _check_actions(cfg.policy.type, policy_cls, space)
     _check_stack(cfg.env.frame_stack, env_spec)
     _fit_range(cfg.policy, policy_cls.unit_actions, "bound_type" in options, space)
     if model.get("action_space") in (None, *KINDS):
@@ -149,17 +149,27 @@ def _agent_shapes(
         raise ConfigError(
             f"Policy '{policy.type}' learns for several agents: expected Dict observations with agent_state [M, ...], "
             "and MultiDiscrete actions of M equal numbers for M agents, of which an action_mask forbids those that one "
-            f"lacks, got {obs} and {actions}: choose such an environment, or {remedy}."
+            f"lacks, or a Box [M, D] with equal rows, got {obs} and {actions}: choose such an environment, or {remedy}."
         )
+    if policy_cls.multi_agent:
+        _check_takes(f"Policy '{policy.type}'", policy_cls, type(actions), actions)
     shapes = {key: list(part.shape or ()) for key, part in obs.spaces.items()}
     _check_state(policy, policy_cls, shapes.get("global_state", [0]), number)
     sizes = {"obs_shape": shapes["agent_state"][1:], "global_obs_shape": shapes.get("global_state", [])[-1:]}
     single = {key: size[0] if len(size) == 1 else size or None for key, size in sizes.items()}
-    options = int(actions.nvec.flat[0])
+    options = _shape_of(one := _actions_of_one(actions))
     if not knows_agents:
         seen = sizes["obs_shape"]
-        single = {"obs_shape": {"agent_state": seen[0] + number if len(seen) == 1 else seen, MASK: options}}
+        mask = {MASK: options} if isinstance(one, spaces.Discrete) else {}
+        single = {"obs_shape": {"agent_state": seen[0] + number if len(seen) == 1 else seen, **mask}}
     return {"agent_num": number, "action_shape": options, **single}
+
+
+def _actions_of_one(space: Any) -> spaces.Discrete | spaces.Box:
+    """Return the action space of one of several agents, which all have the same."""
+    if isinstance(space, spaces.MultiDiscrete):
+        return spaces.Discrete(int(space.nvec.flat[0]))
+    return spaces.Box(space.low[0], space.high[0], dtype=space.dtype.type)
 
 
 def _check_state(policy: EasyDict, policy_cls: Any, shape: list[int], number: int) -> None:
@@ -235,7 +245,7 @@ def _check_takes(who: str, policy_cls: Any, space: type, got: Any) -> None:
         (cls.learns_from != source, name)
         for name, cls in POLICY_REGISTRY.items()
         if issubclass(space, cls.action_spaces) and gymnasium.Space not in cls.action_spaces
-        if not cls.multi_agent and (cls.learns_from == "dataset") == offline
+        if cls.multi_agent == policy_cls.multi_agent and (cls.learns_from == "dataset") == offline
     ]
     what = " that learns from a data set" if offline else ""
     advice = f"no policy{what} takes {space.__name__} actions; wrap the environment."

@@ -173,11 +173,16 @@ def _dict_side(space: Dict, layout: str, actions: gymnasium.Space[Any] | None) -
 
 def count_agents(space: gymnasium.Space[Any], actions: gymnasium.Space[Any]) -> int:
     """Return M, the number of agents of these observations and a policy's actions, see docs/agents.md; 0: only one."""
-    if not isinstance(space, Dict) or not isinstance(actions, MultiDiscrete) or STATE not in space.spaces:
+    if not isinstance(space, Dict) or STATE not in space.spaces:
         return 0
-    options = actions.nvec.flatten().tolist()
-    agrees = list(space[STATE].shape or ())[:1] == [len(options)]
-    return len(options) if agrees and len(set(options)) == 1 else 0
+    if isinstance(actions, MultiDiscrete):
+        of_each = actions.nvec.reshape(-1, 1)
+    elif isinstance(actions, Box) and len(actions.shape) == 2:
+        of_each = np.concatenate([actions.low, actions.high], 1)
+    else:
+        return 0
+    agrees = list(space[STATE].shape or ())[:1] == [len(of_each)] and (of_each == of_each[0]).all()
+    return len(of_each) if agrees else 0
 
 
 def _is_of_each(key: str, part: gymnasium.Space[Any], agents: int) -> bool:

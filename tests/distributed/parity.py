@@ -44,7 +44,9 @@ SPACES = {
     "hybrid": Dict(action_type=Discrete(3), action_args=Box(-1, 1, (2,))),
     "multi_discrete": MultiDiscrete([3, 2]),
     "agents": MultiDiscrete([3, 3]),
+    "continuous_agents": Box(-1, 1, (2, 2)),
 }
+OF_AGENTS = ("agents", "continuous_agents")
 # Which environments each rank has: of equal numbers where ranks share a data set, else of different ones.
 EVEN = {1: [range(6)], 2: [range(3), range(3, 6)], 3: [range(2), range(2, 4), range(4, 6)]}
 UNEVEN = {1: [range(6)], 2: [range(4), range(4, 6)], 3: [range(3), range(3, 5), range(5, 6)]}
@@ -54,11 +56,12 @@ NETWORKS = ("value", "critic", "actor", "actors", "dis", "cont")  # parts of mod
 
 
 def kinds_of(policy_cls: type[Policy]) -> list[str]:
-    """Return the kinds of actions that a policy takes; "agents" are those of several agents."""
-    if policy_cls.multi_agent:
-        return ["agents"]
+    """Return the kinds of actions that a policy takes; `OF_AGENTS` are those of several agents."""
     kinds = [kind for kind, space in SPACES.items() if isinstance(space, policy_cls.action_spaces)]
-    return [kind for kind in kinds if kind != "agents"] + ["agents"] * ("multi_agent" in policy_cls.default_config())
+    if policy_cls.multi_agent:
+        return [kind for kind in kinds if kind in OF_AGENTS]
+    rows = ["agents"] * ("multi_agent" in policy_cls.default_config())
+    return [kind for kind in kinds if kind not in OF_AGENTS] + rows
 
 
 def learns_from(cfg: EasyDict) -> str:
@@ -70,7 +73,8 @@ class RandomGame(Toy):
     """Random observations and rewards; episodes of 2 to 8 steps, terminated or truncated.
 
     With `masked`, some choices are forbidden, at the end all of them, and one that is forbidden cannot be played.
-    Several agents always have such a mask. With `hidden`, there is a second part of the observations.
+    Several agents always have such a mask, unless their actions are continuous. With `hidden`, there is a second part
+    of the observations.
     """
 
     config: ClassVar = dict(kind="discrete", masked=False, hidden=False)
@@ -79,12 +83,12 @@ class RandomGame(Toy):
     def __init__(self, cfg_env: EasyDict) -> None:
         self.action_space = SPACES[cfg_env.kind]
         self._options = [3] if cfg_env.kind == "discrete" else [3, 2]
-        self._agents = cfg_env.kind == "agents"
+        self._agents, self._masked = cfg_env.kind in OF_AGENTS, cfg_env.masked or cfg_env.kind == "agents"
         if self._agents:
             self._options, features = [3, 3], Box(-np.inf, np.inf, (2, 4))
-            self.observation_space = Dict(
-                agent_state=features, global_state=RandomGame.observation_space, action_mask=MultiBinary((2, 3))
-            )
+            parts: dict[str, Any] = dict(agent_state=features, global_state=RandomGame.observation_space)
+            parts |= {"action_mask": MultiBinary((2, 3))} if self._masked else {}
+            self.observation_space = Dict(parts)
         elif cfg_env.masked:
             mask = MultiBinary(sum(self._options))
             self.observation_space = Dict(observation=RandomGame.observation_space, action_mask=mask)
@@ -101,7 +105,8 @@ class RandomGame(Toy):
         mask = np.concatenate(self._masks) * (self._left > 0)
         if self._agents:
             states = self.np_random.normal(size=(2, 4)).astype(np.float32)
-            return {"agent_state": states, "global_state": seen, "action_mask": mask.reshape(2, 3).astype(np.int8)}
+            obs = {"agent_state": states, "global_state": seen, "action_mask": mask.reshape(2, 3).astype(np.int8)}
+            return obs if self._masked else {key: obs[key] for key in ("agent_state", "global_state")}
         return {"observation": seen, "action_mask": mask.astype(np.int8)}
 
     def begin(self) -> None:
@@ -109,7 +114,7 @@ class RandomGame(Toy):
         self._terminates = bool(self.np_random.random() < 0.5)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        if "action_mask" in getattr(self.observation_space, "spaces", ()):
+        if self._masked:
             assert all(mask[chosen] for mask, chosen in zip(self._masks, np.ravel(action), strict=True))
         self._left -= 1
         over = self._left == 0
@@ -149,14 +154,14 @@ def seen(obs: Any) -> Tensor:
     return obs[features_key(obs)] if isinstance(obs, dict) else obs
 
 
-def observations(name: str, num: int, dtype: Any = np.float64) -> Any:
-    """Return random observations for a policy to act on."""
+def observations(name: str, num: int, dtype: Any = np.float64, masked: bool = True) -> Any:
+    """Return random observations for a policy to act on, those of several agents with a mask if `masked`."""
     rng = np.random.default_rng(0)
     states = rng.normal(size=(num, 4)).astype(dtype)
     if not POLICY_REGISTRY.find(name).multi_agent:
         return states
-    mask = np.ones((num, 2, 3), np.int8)
-    return {"agent_state": rng.normal(size=(num, 2, 4)).astype(dtype), "global_state": states, "action_mask": mask}
+    mask = {"action_mask": np.ones((num, 2, 3), np.int8)} if masked else {}
+    return {"agent_state": rng.normal(size=(num, 2, 4)).astype(dtype), "global_state": states, **mask}
 
 
 def compile_problem(name: str, kind: str, overrides: list[str]) -> EasyDict:
@@ -171,7 +176,7 @@ def compile_problem(name: str, kind: str, overrides: list[str]) -> EasyDict:
         model = dict(actor_head_hidden_size=16, critic_head_hidden_size=16)
         model |= {key: [16, 8] for key, value in default.model.items() if isinstance(value, list)}
     collect = {key: value for key, value in sizes.items() if key in known}
-    rows: dict[str, Any] = {"multi_agent": True} if kind == "agents" and "multi_agent" in default else {}
+    rows: dict[str, Any] = {"multi_agent": True} if kind in OF_AGENTS and "multi_agent" in default else {}
     if "teacher_path" in default.learn:
         rows["learn"] = {"teacher_path": teacher_of(kind, *(word for word in overrides if word.startswith("env.")))}
     main = dict(env=env, policy=dict(cuda=False, collect=collect, model=model, **rows))

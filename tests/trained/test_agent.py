@@ -73,7 +73,7 @@ def test_every_policy_acts_alone_and_in_batches_as_its_eval_mode(name: str, kind
     setup = make_setup(parity_env(kind), name, *["policy.multi_agent=True"] * folds)
     policy = setup.create_policy(fields=("eval",))
     agent, env = make_agent(setup, policy), make_agent(setup, policy).make_env()
-    obs_N = parity.observations("mappo" if folds else name, 5, np.float32)
+    obs_N = parity.observations("mappo" if folds else name, 5, np.float32, kind == "agents")
     each = [tree_map(lambda leaf, n=n: leaf[n], obs_N) for n in range(5)]
     batch = agent.act(obs_N)
     # every Box here is -1..1, so that what the policy chooses is what the environment takes
@@ -87,7 +87,7 @@ def test_every_policy_acts_alone_and_in_batches_as_its_eval_mode(name: str, kind
         for got, all_N in zip(rows(action), rows(batch), strict=True):
             np.testing.assert_allclose(got, all_N[n], atol=1e-5)
     agent.reset()
-    if kind == "agents":
+    if kind in parity.OF_AGENTS:
         seen_N = {key: leaf for key, leaf in obs_N.items() if key != "global_state"}
         np.testing.assert_array_equal(agent.act(seen_N), batch)
         agent.reset()

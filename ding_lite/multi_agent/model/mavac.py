@@ -30,7 +30,7 @@ class MAVAC(VAC):
     Args:
         agent_num: number of agents.
         obs_shape: shape of what one agent observes, `agent_state` without the dimension of the agents.
-        action_shape: number of actions of each agent.
+        action_shape: number of actions of each agent, of dimensions if they are 'continuous'.
         global_obs_shape: shape of `global_state`; None: the observations have none.
         encoder_hidden_size_list: sizes of an encoder's layers; None: one layer of the size of the head that follows it,
             or those of `VAC` for images and with `encoder`.
@@ -41,9 +41,7 @@ class MAVAC(VAC):
         **options: see `VAC`.
     """
 
-    @with_arguments_of(
-        VAC, without=("share_encoder", "action_space", "sigma_type", "fixed_sigma_value", "init_sigma", "critic_obs")
-    )
+    @with_arguments_of(VAC, without=("share_encoder", "critic_obs"))
     def __init__(
         self,
         agent_num: int,
@@ -66,7 +64,7 @@ class MAVAC(VAC):
         options |= dict(critic_head_hidden_size=critic_head_hidden_size, critic_head_layer_num=critic_head_layer_num)
         layers = encoder_hidden_size_list or _layers_before(actor_head_hidden_size, state)
         critic_layers = encoder_hidden_size_list or _layers_before(critic_head_hidden_size, viewed)
-        seen = {STATE: state, MASK: action_shape}
+        seen = {STATE: state} if options.get("action_space") == "continuous" else {STATE: state, MASK: action_shape}
         super().__init__(seen, action_shape, share_encoder=False, encoder_hidden_size_list=layers, **options)
         if centralized_critic or not encoder_hidden_size_list:
             own = dict(obs_shape=viewed if centralized_critic else seen, hidden_size_list=critic_layers)

@@ -27,4 +27,4 @@ class MAPPOPolicy(AgentPolicy, PPOPolicy):
     config: ClassVar[dict[str, Any]] = dict(
         type="mappo", multi_agent=Key(True, "each agent is a sample of its own, see docs/agents.md", choices=(True,))
     )
-    action_spaces = (gymnasium.spaces.MultiDiscrete,)
+    action_spaces = (gymnasium.spaces.MultiDiscrete, gymnasium.spaces.Box)

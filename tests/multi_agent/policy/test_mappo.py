@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from easydict import EasyDict
 from gymnasium.spaces import Box, Dict, MultiDiscrete
 
 from ding_lite.config import compile_config, set_shapes
@@ -64,3 +66,39 @@ def test_it_is_di_engines_ppo_with_several_agents_and_needs_a_global_state(name:
         create_policy(cfg.policy)
     cfg.policy.model.centralized_critic = False
     assert type(create_policy(cfg.policy).model) is MAVAC
+
+
+def fit(name: str, actions: Box, **policy: Any) -> EasyDict:
+    cfg = compile_config((dict(policy=policy), dict(env=dict(env_id="CartPole-v1"), policy=dict(type=name))))
+    set_shapes(cfg, EnvSpec(Dict(agent_state=Box(-1, 1, (2, 4)), global_state=Box(-1, 1, (8,))), actions, 0))
+    return cfg
+
+
+@pytest.mark.parametrize("policy", [dict(), dict(multi_agent=True, model=dict(sigma_type="conditioned"))])
+def test_each_agent_draws_continuous_actions_of_its_own(policy: dict[str, Any]) -> None:
+    cfg = fit("ppo" if policy else "mappo", Box(-1, 1, (2, 3)), **policy)
+    assert (cfg.policy.model.action_space, cfg.policy.model.action_shape) == ("continuous", 3)
+    acting = create_policy(cfg.policy)
+    assert type(acting.model) is MAVAC
+    obs = {"agent_state": torch.zeros(5, 2, 4), "global_state": torch.zeros(5, 8)}
+    output = acting.act(obs)
+    assert output["action"].shape == output["logit"]["mu"].shape == output["logit"]["sigma"].shape == (5, 2, 3)
+    assert output["value"].shape == (5, 2)
+    assert len(output["action"].unique()) == 5 * 2 * 3
+    best = acting.act(obs, explore=False)["action"]
+    assert torch.equal(best[0], best[1])
+    assert not torch.equal(best[0, 0], best[0, 1])  # the agents see their numbers
+
+
+@pytest.mark.parametrize(
+    ("name", "actions", "message"),
+    [
+        ("qmix", Box(-1, 1, (2, 3)), r"Policy 'qmix' expects MultiDiscrete actions, got Box.*: use mappo"),
+        ("mappo", Box(-np.eye(2, dtype=np.float32), np.float32(1)), r"a Box \[M, D\] with equal rows, got"),
+        ("mappo", Box(-1, 1, (3, 3)), r"a Box \[M, D\] with equal rows, got"),
+        ("ppo", Box(-1, 1, (2, 3)), "2 agents, but policy 'ppo' plays for one: set policy.multi_agent=True"),
+    ],
+)
+def test_other_continuous_actions_are_refused(name: str, actions: Box, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        fit(name, actions)
