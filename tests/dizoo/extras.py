@@ -12,6 +12,7 @@ EXTRAS = {
     "mujoco": "mujoco",
     "brax": "brax",
     "playground": "mujoco_playground",
+    "vmas": "vmas",
     "minigrid": "minigrid",
     "lbforaging": "lbforaging",
     "connect_four": "pettingzoo",
