@@ -175,6 +175,8 @@ def test_restored_environments_go_on_with_the_same_bits(name: str, continuous: b
     assert all(map(torch.equal, rows, play(env, actions[10:])))
     with pytest.raises(ValueError, match=r"^state: expected 2 environments, got 6\."):
         make(name, continuous, num=2, **kwargs).load_state_dict(state)
+    with pytest.raises(ValueError, match=r"^state: it is of another scenario"):
+        make("sampling").load_state_dict(state)
 
 
 def test_the_first_environments_image_is_drawn() -> None:

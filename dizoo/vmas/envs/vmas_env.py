@@ -179,6 +179,8 @@ class VMASVectorEnv(VectorEnv[Obs, Tensor, Tensor]):
         if len(state["elapsed_steps"]) != self.num_envs:
             raise ValueError(f"state: expected {self.num_envs} environments, got {len(state['elapsed_steps'])}.")
         owners = {path: (owner, key) for path, owner, key in self._tensors()}
+        if other := sorted(state["world"].keys() - owners.keys()):
+            raise ValueError(f"state: it is of another scenario, or version of VMAS, with the tensors {other}.")
         for path, tensor in state["world"].items():
             owner, key = owners[path]
             owner[key] = tensor.to(self.device, copy=True)
