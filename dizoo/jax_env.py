@@ -65,6 +65,16 @@ class JaxVectorEnv(VectorEnv):
         # the states, the env steps of their episodes [N], a random key
         self._carried: tuple[Any, Any, Any] = (None, None, jax.random.PRNGKey(0))
 
+    @property
+    def elapsed_steps(self) -> Any:
+        """The env steps of the running episodes, int32 `[N]`."""
+        return self._carried[1]
+
+    @elapsed_steps.setter
+    def elapsed_steps(self, time: Any) -> None:
+        state, _, key = self._carried
+        self._carried = state, time, key
+
     def reset(self, *, seed: int | None = None, options: Mapping[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin new episodes in all environments, and return their observations."""
         if options:

@@ -118,8 +118,9 @@ class BatchedVectorEnv(VectorWrapper):
         self._give = _giver(next(tree_leaves(obs)))
         if self._advances and seed is not None:
             limit, generator = self.env.metadata["max_episode_steps"], torch.Generator().manual_seed(seed)
-            elapsed_N = torch.randint(limit, (self.num_envs,), generator=generator)
-            self.env.unwrapped.elapsed_steps = self._give(self._read(elapsed_N))  # type: ignore[attr-defined]
+            elapsed_N, env = torch.randint(limit, (self.num_envs,), generator=generator), self.env.unwrapped
+            dtype = self._read(env.elapsed_steps).dtype  # type: ignore[attr-defined]
+            env.elapsed_steps = self._give(self._read(elapsed_N.to(dtype)))  # type: ignore[attr-defined]
         self._obs = self._observe(obs)
         self._return_N = torch.zeros(self.num_envs, dtype=torch.float64, device=self.device)
         self._length_N = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)

@@ -86,3 +86,12 @@ def test_a_restored_state_gives_the_same_steps_to_the_bit() -> None:
         assert all(torch.equal(here[0][key], there[0][key]) for key in here[0])
         assert torch.equal(here[4]["episode_return"], there[4]["episode_return"])
     assert np.isfinite(here[0]["state"].numpy()).all()
+
+
+def test_first_episodes_may_begin_at_random_steps() -> None:
+    env = BatchedVectorEnv(JaxVectorEnv(Line(), 3, 50), CPU, "line", random_elapsed_steps=True)
+    env.reset(seed=4)
+    first = torch.from_dlpack(env.unwrapped.elapsed_steps).clone()  # type: ignore[attr-defined]
+    assert len(set(first.tolist())) > 1
+    truncated = [env.step(torch.zeros(3, 1))[3] for _ in range(50)]
+    assert torch.equal(torch.stack(truncated).int().argmax(0), 49 - first)

@@ -93,7 +93,7 @@ class VMASVectorEnv(VectorEnv[Obs, Tensor, Tensor]):
             "render_modes": [self.render_mode],
             "render_fps": round(1 / self._env.world.dt),
         }
-        self._elapsed_N = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
+        self.elapsed_steps = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
         self.step(torch.zeros(self.action_space.shape or (), device=self.device))  # which sets further attributes
         self._obs: Obs = {}
 
@@ -145,7 +145,7 @@ class VMASVectorEnv(VectorEnv[Obs, Tensor, Tensor]):
             )
         obs = _observations(seen)
         self._obs = {key: _choose(mask_N, obs[key], old) for key, old in self._obs.items()} or obs
-        self._elapsed_N = self._elapsed_N.masked_fill(mask_N, 0)
+        self.elapsed_steps = self.elapsed_steps.masked_fill(mask_N, 0)
         return self._obs, {}
 
     @torch.no_grad()
@@ -156,8 +156,8 @@ class VMASVectorEnv(VectorEnv[Obs, Tensor, Tensor]):
         with self._random_numbers():
             seen, rewards, terminated_N, _, _ = self._env.step([*actions.view(*actions.shape[:2], -1).unbind(1)])
         reward_N = torch.stack(rewards).mean(0) if self._mean else torch.stack(rewards).sum(0)
-        self._obs, self._elapsed_N = _observations(seen), self._elapsed_N + 1
-        truncated_N = self._elapsed_N >= (self._limit or torch.iinfo(torch.int64).max)
+        self._obs, self.elapsed_steps = _observations(seen), self.elapsed_steps + 1
+        truncated_N = self.elapsed_steps >= (self._limit or torch.iinfo(torch.int64).max)
         return self._obs, reward_N, terminated_N, truncated_N, {}
 
     def render(self) -> tuple[np.ndarray, ...]:
@@ -170,7 +170,7 @@ class VMASVectorEnv(VectorEnv[Obs, Tensor, Tensor]):
         return {
             "world": {path: owner[key].clone() for path, owner, key in self._tensors()},
             "obs": {key: leaf.clone() for key, leaf in self._obs.items()},
-            "elapsed_steps": self._elapsed_N.clone(),
+            "elapsed_steps": self.elapsed_steps.clone(),
             "generators": dict(self._generators),
         }
 
@@ -185,7 +185,7 @@ class VMASVectorEnv(VectorEnv[Obs, Tensor, Tensor]):
             owner, key = owners[path]
             owner[key] = tensor.to(self.device, copy=True)
         self._obs = {key: leaf.to(self.device, copy=True) for key, leaf in state["obs"].items()}
-        self._elapsed_N = state["elapsed_steps"].to(self.device, copy=True)
+        self.elapsed_steps = state["elapsed_steps"].to(self.device, copy=True)
         self._generators = {key: leaf.cpu() for key, leaf in state["generators"].items()}
 
     def _seed(self, seed: int) -> None:
