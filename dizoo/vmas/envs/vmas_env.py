@@ -39,8 +39,8 @@ SHARING = (
 class VMASVectorEnv(VectorEnv[Obs, Tensor, Tensor]):
     """N environments of a scenario, whose agents are one player; `docs/vmas.md` says what they observe and earn.
 
-    VMAS restarts one environment at a time, or all. Here `reset` with a mask restarts all, and then puts the tensors
-    `[N, ...]` of the environments that go on back in place: this costs as much as one of VMAS's own restarts.
+    VMAS restarts one environment at a time, or all, each in about the time of a step. Here `reset` with a mask restarts
+    all, and then puts the tensors `[N, ...]` of the environments that go on back in place.
 
     VMAS draws from torch's global generator, in whose place it puts one of its own that all its environments of a
     process share. Here each simulator has a generator of its own, and the global one does not change.
