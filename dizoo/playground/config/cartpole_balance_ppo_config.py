@@ -2,7 +2,8 @@
 
 All episodes start together, with the pole upright, and last 1,000 steps. A collect of 240 steps of each environment
 sees different phases of them; with 30 steps, PPO kept below 760.
-Result: 987 over 20 episodes after 2,460,000 env steps (seed 0).
+Result: 987 and 999 over 20 episodes with two of three seeds, after 2,458,000 and 922,000 env steps; the third ended at
+156 after 5,038,000.
 """
 
 from easydict import EasyDict
