@@ -1,7 +1,8 @@
 """PPO on MuJoCo Playground's CartpoleBalance, 256 environments that step as one tensor; extra `playground`.
 
 All episodes start together, with the pole upright, and last 1,000 steps. A collect of 240 steps of each environment
-sees different phases of them; with 30 steps, PPO kept below 760.
+sees different phases of them; with 30 steps, PPO kept below 760. Where it fails (seed 2), `model.sigma_type="fixed"`,
+`discount_factor=0.995` and `entropy_weight=0` reach 984 after 1,843,000 env steps.
 Result: 987 and 999 over 20 episodes with two of three seeds, after 2,458,000 and 922,000 env steps; the third ended at
 156 after 5,038,000.
 """
