@@ -229,6 +229,8 @@ def _starter_pair(
     if manager == "batched":
         env |= {key: replace(ENV_KEYS[key], default=value) for key, value in BATCHED_ENVS.items()}
         env["env_id"] = env_id.partition("/")[2] or env_id
+        if created["type"] == "vmas" and Box not in policy_cls.action_spaces:
+            env["continuous_actions"] = False
     main = {"exp_name": exp_name, "env": env, "policy": policy}
     cfg = compile_config((default_values(main), create))
     space = (spec := check_env(cfg.env)).observation_space

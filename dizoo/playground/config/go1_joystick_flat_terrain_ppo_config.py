@@ -1,8 +1,9 @@
 """PPO on MuJoCo Playground's Go1JoystickFlatTerrain, 4,096 robots on a GPU; extra `playground`.
 
 The values are those of `mujoco_playground.config.locomotion_params` for Brax's PPO, which has 8,192 robots. Its critic
-sees `privileged_state`, which has no noise and more of the physics, and its actor sees `state`. Here both see both. One
-collect of 64 robots and its updates ran on a CPU, without the meshes, which are only drawn. Not trained here.
+sees `privileged_state`, which has no noise and more of the physics, and its actor sees `state`. Here the critic sees
+both. One collect of 64 robots and its updates ran on a CPU before the actor saw `state` alone, without the meshes, which
+are only drawn. Not trained here.
 """
 
 from easydict import EasyDict
@@ -21,6 +22,7 @@ go1_joystick_flat_terrain_ppo_config = EasyDict(
         discount_factor=0.97,
         model=dict(
             share_encoder=False,
+            critic_obs=["privileged_state"],
             encoder_hidden_size_list=[512, 256, 128],
             actor_head_layer_num=0,
             critic_head_layer_num=0,
