@@ -179,15 +179,23 @@ class BatchedVectorEnv(VectorWrapper):
         return tree_map(torch.clone, self._observe(final))
 
     def check_block(self, block: dict[str, Any]) -> None:
-        """Check once a collect that the numbers of a rollout block are finite; this waits for the device.
+        """Check once a collect the lengths of episodes, and the numbers of a rollout block; this waits for the device.
 
         Raises:
-            EnvError: an observation or a reward is NaN or infinite; it names the environment, the key and the step.
+            EnvError: an observation or a reward is NaN or infinite; it names the environment, the key and the step. Or
+                an episode is longer than the simulator's limit.
         """
         own: dict[str, Any] = {key: block[key] for key in ("obs", "reward", "last_obs", "final_obs") if key in block}
         leaves = {key: leaf for key, leaf in dotted_items(own) if leaf.is_floating_point()}
-        whole = torch.stack([leaf.isfinite().all() for leaf in leaves.values()])
-        for (key, leaf), good in zip(leaves.items(), whole.tolist(), strict=True):
+        whole = torch.stack([leaf.isfinite().all() for leaf in leaves.values()] + [self._length_N.max()])
+        *finite, longest = whole.tolist()
+        limit = self.env.metadata.get("max_episode_steps") or longest
+        if longest > limit:
+            raise EnvError(
+                f"Environment '{self.name}': a running episode has {longest} env steps, but metadata"
+                f"['max_episode_steps'] is {limit}: `terminated` or `truncated` has to be true where one ends."
+            )
+        for (key, leaf), good in zip(leaves.items(), finite, strict=True):
             if good:
                 continue
             first = (~leaf.isfinite()).nonzero()[0].tolist()

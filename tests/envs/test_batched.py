@@ -94,6 +94,8 @@ class Walkers(VectorEnv):
         reward = 2.0 * terminated.float()
         if self._fault == "nan" and float(last[1, 1]) == 4:
             reward[1] = torch.nan
+        if self._fault == "silent":
+            terminated, truncated = torch.zeros(2, self.num_envs, dtype=torch.bool)
         shape = reward.unsqueeze(1) if self._fault == "shape" else reward
         flags = self._out(terminated, "terminated"), self._out(truncated, "truncated")
         return self._out(self.state, "obs"), self._out(shape, "reward"), *flags, info
@@ -258,6 +260,11 @@ def test_without_final_observations_the_ones_before_stand_for_them() -> None:
 def test_a_number_that_is_not_finite_names_environment_key_and_step() -> None:
     with pytest.raises(EnvError, match=r"'walk': reward of environment 1 is nan in step \d+ of the collect"):
         collect("batched", {"fault": "nan"}, collects=1)
+
+
+def test_an_episode_that_ends_without_saying_so_is_found_by_its_length() -> None:
+    with pytest.raises(EnvError, match=r"'walk': a running episode has 20 env steps, .* is 7"):
+        collect("batched", {"fault": "silent"}, collects=1)
 
 
 @pytest.mark.parametrize(

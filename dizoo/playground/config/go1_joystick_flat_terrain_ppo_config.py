@@ -2,8 +2,7 @@
 
 The values are those of `mujoco_playground.config.locomotion_params` for Brax's PPO, which has 8,192 robots. Its critic
 sees `privileged_state`, which has no noise and more of the physics, and its actor sees `state`. Here the critic sees
-both. One collect of 64 robots and its updates ran on a CPU before the actor saw `state` alone, without the meshes, which
-are only drawn. Not trained here.
+both. One collect of 64 robots and its updates ran on a CPU, without the meshes, which are only drawn. Not trained here.
 """
 
 from easydict import EasyDict
