@@ -72,7 +72,6 @@ class BatchedVectorEnv(VectorWrapper):
         act_scale: whether actions -1..1 are mapped to the bounds of a Box.
         image_layout: as `env.image_layout`. Observations that networks do not accept are converted in the memory of the
             host, as `PolicyObservations` says.
-
         random_elapsed_steps: whether `reset` with a seed lets episodes begin at random steps before their time limit.
             The simulator has the attribute `elapsed_steps`, integers `[N]`, then.
 
@@ -117,10 +116,7 @@ class BatchedVectorEnv(VectorWrapper):
         obs, info = self.env.reset(seed=seed, options=options)
         self._give = _giver(next(tree_leaves(obs)))
         if self._advances and seed is not None:
-            limit, generator = self.env.metadata["max_episode_steps"], torch.Generator().manual_seed(seed)
-            elapsed_N, env = torch.randint(limit, (self.num_envs,), generator=generator), self.env.unwrapped
-            dtype = self._read(env.elapsed_steps).dtype  # type: ignore[attr-defined]
-            env.elapsed_steps = self._give(self._read(elapsed_N.to(dtype)))  # type: ignore[attr-defined]
+            self._advance(self.env.unwrapped, torch.Generator().manual_seed(seed))
         self._obs = self._observe(obs)
         self._return_N = torch.zeros(self.num_envs, dtype=torch.float64, device=self.device)
         self._length_N = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
@@ -158,6 +154,12 @@ class BatchedVectorEnv(VectorWrapper):
             obs = self._observe(raw_obs)
         self._obs = obs
         return obs, (reward_N.sign() if self._clip_rewards else reward_N).float(), terminated_N, truncated_N, info
+
+    def _advance(self, env: Any, generator: torch.Generator) -> None:
+        """Let the running episodes of a simulator be at random steps before their time limit."""
+        elapsed_N = torch.randint(env.metadata["max_episode_steps"], (self.num_envs,), generator=generator)
+        dtype = self._read(env.elapsed_steps).dtype
+        env.elapsed_steps = self._give(self._read(elapsed_N.to(dtype)))
 
     def _read(self, leaf: Any) -> Tensor:
         """Return an array as a tensor on the device, without a copy if it is there already."""
