@@ -21,12 +21,13 @@ def run_batched(*words: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("game", ["cartpole", "pendulum"])
+@pytest.mark.parametrize("game", ["cartpole", pytest.param("pendulum", marks=pytest.mark.slow)])
 def test_batched_prints_rates_of_our_pipeline_and_of_the_bare_loop(game: str) -> None:
     printed = run_batched("--sides", "ours", "bare", "--games", game, "--sizes", "16", "--layers", "8")
     assert re.search(ROW.format(task=f"{game} N=16 8, 8", rates=r"[\d,]+ / [\d,]+"), printed), printed
 
 
+@pytest.mark.slow
 def test_batched_prints_rates_of_the_collect_alone() -> None:
     printed = run_batched("--collect", "--games", "cartpole", "--layers", "8")
     assert re.search(ROW.format(task="cartpole N=4096 8, 8", rates=r"[\d,]+ / [\d,]+"), printed), printed
