@@ -54,8 +54,8 @@ NO_FINAL_OBS = (
     "for them, also where an episode is truncated and its value is bootstrapped"
 )
 RESETS = (
-    "the simulator spends a step on each reset: such a step repeats the last one of its episode, which PPO leaves out, "
-    "and which counts twice for other policies"
+    "the simulator spends a step on each reset: such a step repeats the last one of its episode. ppo, a2c and pqn "
+    "leave it out; for other policies it counts twice"
 )
 
 

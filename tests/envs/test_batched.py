@@ -214,8 +214,9 @@ def test_elapsed_steps_are_not_set_where_there_are_none() -> None:
         check_env(cfg)
 
 
-def test_ppo_learns_nothing_from_steps_that_reset() -> None:
-    vector, cfg = create("batched", 5, kwargs=dict(mode="NEXT_STEP"), policy="ppo")
+@pytest.mark.parametrize("name", ["ppo", "a2c", "pqn"])
+def test_policies_learn_nothing_from_steps_that_reset(name: str) -> None:
+    vector, cfg = create("batched", 5, kwargs=dict(mode="NEXT_STEP"), policy=name)
     cfg.policy.model.update(obs_shape=2, action_shape=3)
     parameters = []
     for garbage in (False, True):

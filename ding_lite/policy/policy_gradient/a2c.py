@@ -73,8 +73,8 @@ class A2CPolicy(Policy):
         value_TN, next_value_TN = estimate_values(self, block)
         adv_TN, return_TN = estimate_advantages(self, block, value_TN, next_value_TN)
         self._figures["explained_variance"] = explained_variance(value_TN, return_TN)
-        columns = {"obs": block["obs"], "action": block["action"], "adv": adv_TN, "return_": return_TN}
-        samples_M = flatten_rows(columns)
+        columns = {key: block[key] for key in ("obs", "action", "active") if key in block}
+        samples_M = flatten_rows(columns | {"adv": adv_TN, "return_": return_TN})
         batches = minibatches(samples_M, self._cfg.learn.batch_size, rank_sizes(len(samples_M["adv"])))
         yield from normalize_advantages(batches) if self._cfg.learn.adv_norm else batches
 

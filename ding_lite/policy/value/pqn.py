@@ -74,7 +74,8 @@ class PQNPolicy(DQNPolicy):
         block = self._to_device(samples)
         value_TN, return_TN = self._returns(block)
         self._figures["explained_variance"] = explained_variance(value_TN, return_TN)
-        samples_M = flatten_rows({"obs": block["obs"], "action": block["action"], "return_": return_TN})
+        columns = {key: block[key] for key in ("obs", "action", "active") if key in block}
+        samples_M = flatten_rows(columns | {"return_": return_TN})
         sizes = rank_sizes(len(samples_M["action"]))
         for _ in range(self._cfg.learn.epoch_per_collect):
             yield from minibatches(samples_M, self._cfg.learn.batch_size, sizes)
