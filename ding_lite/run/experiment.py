@@ -252,7 +252,8 @@ class Experiment:
 
     def collect(self) -> Batch:
         """Collect once with the current policy; return this rank's samples, see `Policy.to_samples`."""
-        block, figures = self.collector.collect()
+        with self._reporter.timed("acting"):
+            block, figures = self.collector.collect()
         samples, self._collected = self._to_samples(block), int(figures["env_step"])
         self._reporter.collect(figures, self.counts(), getattr(self.collector, "env_seconds", 0.0))
         for callback in self._callbacks:

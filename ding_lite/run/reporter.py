@@ -112,13 +112,13 @@ class RunReporter(AbstractContextManager[Any]):
         self._spent[what] += time.monotonic() - start
 
     def collect(self, figures: dict[str, float], counts: Mapping[str, int], env_seconds: float) -> None:
-        """Add the figures of one collect, summed over ranks, and show progress.
+        """Add the figures of one collect, summed over ranks, which was `timed` as acting, and show progress.
 
-        For so many seconds of it, the environments of this rank took their steps.
+        For `env_seconds` of it, the environments of this rank took their steps.
         """
         self._collected.update(figures)
         self._spent["environments"] += env_seconds
-        self._spent["acting"] += figures["duration"] - env_seconds
+        self._spent["acting"] -= env_seconds
         self._played += figures["env_step"]
         if figures["episode"]:
             self._return_mean = figures["return"] / figures["episode"]
@@ -251,8 +251,9 @@ def describe_shares(spent: Mapping[str, float], env_steps: float) -> str:
     if total < PERIOD_OF_SHARES:
         return ""
     pace = f"{env_steps / total:,.0f} env steps a second; " if env_steps else ""
-    shares = [f"{what} {seconds / total:.0%}" for what, seconds in sorted(spent.items(), key=lambda part: -part[1])]
-    return f"  {pace}{', '.join(share for share in shares if not share.endswith(' 0%'))}\n"
+    largest_first = sorted(spent.items(), key=lambda part: -part[1])
+    shares = [f"{what} {seconds / total:.0%}" for what, seconds in largest_first if seconds >= 0.005 * total]
+    return f"  {pace}{', '.join(shares)}\n"
 
 
 def describe_evaluation(policy: Policy) -> str:

@@ -133,11 +133,10 @@ class SampleCollector:
             if row.get("obs") is obs:
                 del row["obs"]  # `write_obs` has stored it already
             row["episode_step"] = self._episode_step_N
-            if "resets" in info:  # of a simulator that spends a step on each reset, see `envs.batched`
-                self._ended_N, row["active"] = self._ended_N | info["resets"], ~info["resets"]
             self._rows.write(t, row)
-            if "resets" in info:
+            if "resets" in info:  # of a simulator that spends a step on each reset, see `envs.batched`
                 self._rows.repeat(t, info["resets"])
+                self._ended_N = self._ended_N | info["resets"]
             self._episode_step_N += 1
             if "final_obs" in info:
                 self._episode_step_N *= ~self._ended_N
@@ -283,14 +282,14 @@ class RolloutRows:
             _write(self._views[key], t, value)
 
     def repeat(self, t: int, where_N: torch.Tensor) -> None:
-        """Write the row before row `t` over it where the mask is true, except for `active`; on a device.
+        """Write the row before row `t` over it where the mask is true, and where it is not as `active`; on a device.
 
         The row before the first one is the last one that was taken.
         """
-        for key, column in self._columns.items():
-            for rows in tree_leaves(column) if key != "active" else ():
-                before = rows[t - 1 if t else self._last]
-                rows[t].copy_(torch.where(where_N.view(-1, *[1] * (before.ndim - 1)), before, rows[t]))
+        for rows in tree_leaves(self._columns):
+            before = rows[t - 1 if t else self._last]
+            rows[t].copy_(torch.where(where_N.view(-1, *[1] * (before.ndim - 1)), before, rows[t]))
+        self.write(t, {"active": ~where_N})
 
     def _allocate(self, leaf: Any) -> torch.Tensor:
         tensor = torch.as_tensor(leaf)
