@@ -264,7 +264,7 @@ def test_two_ranks_with_actors_learn_as_one_and_leave_nothing_even_if_one_is_kil
                 os.kill(rank, signal.SIGKILL)
             process.wait(250)
             left = [reader.pid] if killed else []  # the user's own process goes on
-            wait_until(lambda: find_left(folder, mark) == left and not [*Path(folder).glob("ding_lite_*")], seconds=60)
+            wait_until(lambda: find_left(folder, mark) == left and not [*Path(folder).glob("ding_lite_*")], seconds=250)
             assert not killed or reader.poll() is None
         finally:
             done = finish(process, 10)
