@@ -128,9 +128,11 @@ class WeightAverage:
 
     def __init__(self, network: nn.Module, share: float) -> None:
         self._network, self._share = network, share
-        self._newest = {name: tensor for name, tensor in network.state_dict().items() if tensor.is_floating_point()}
-        self._average = {name: tensor.clone() for name, tensor in self._newest.items()}
+        tensors = network.state_dict(keep_vars=True)  # the parameters themselves, whose memory may be moved
+        self._newest = {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point()}
+        self._average = {name: tensor.detach().clone() for name, tensor in self._newest.items()}
 
+    @torch.no_grad()
     def update(self, iterations: int) -> None:
         """Add the newest weights; call this once after each learner iteration, with their number so far, from 1."""
         # 1 - (1 - share)^t without the rounding errors of small shares
@@ -146,6 +148,7 @@ class WeightAverage:
         finally:
             self._exchange()
 
+    @torch.no_grad()
     def _exchange(self) -> None:
         newest = {name: tensor.clone() for name, tensor in self._newest.items()}  # first: a weight may have two names
         for name, tensor in self._newest.items():
@@ -156,6 +159,7 @@ class WeightAverage:
         """Return the average: the network's state, with averaged weights."""
         return {**self._network.state_dict(), **self._average}
 
+    @torch.no_grad()
     def load_state_dict(self, state: dict[str, Any] | None) -> None:
         """Restore a state that `state_dict` returned. None: the average starts anew, with the network's weights."""
         for name, tensor in self._average.items():

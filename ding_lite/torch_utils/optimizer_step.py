@@ -94,11 +94,11 @@ class OptimizerStep:
             NonFiniteError: a loss or gradient is not finite, and `policy.learn.on_nonfinite` is 'stop'. On a GPU it is
                 raised one step later.
         """
+        self._set_options()
         output = self.gradient.function(loss_of)(batch)
         loss, figures = check_output(output, loss_of, has_gradient=not self.gradient.detaches)
         self.check.begin(batch, figures, loss)
         self.gradient.compute(loss, self.weight)
-        self._set_options()
         norm = self.gradient.update(self._update, self.optimizers.values())
         self.check.end()
         self.steps += 1

@@ -27,6 +27,8 @@ class TargetNetwork:
 
     Attributes:
         network: the copy; it needs no gradient.
+        flat: the flat parameters of the copy.
+        online: those of the network that learns.
         updates: number of updates so far, in learner iterations.
 
     Raises:
@@ -39,8 +41,7 @@ class TargetNetwork:
         self.network, self._original = copy.deepcopy(online), online
         self.updates = 0
         self._freq, self._theta = freq or DEFAULT_TARGET_UPDATE_FREQ, theta
-        copies = _in_order_of(flat, online, self.network)
-        self._online, self._target = flat.parameter.data, FlatParameters(copies).parameter.data
+        self.online, self.flat = flat, FlatParameters(_in_order_of(flat, online, self.network))
         self._buffer_pairs = list(zip(self.network.buffers(), online.buffers(), strict=True))
         self.network.requires_grad_(False)
 
@@ -49,9 +50,9 @@ class TargetNetwork:
         self.updates += 1
         if self._theta is not None:
             theta = self._theta.current() if isinstance(self._theta, Scheduled) else self._theta
-            self._target.lerp_(self._online, theta)
+            self.flat.parameter.data.lerp_(self.online.parameter.data, theta)
         elif self.updates % self._freq == 0:
-            self._target.copy_(self._online)
+            self.flat.parameter.data.copy_(self.online.parameter.data)
         for buffer, source in self._buffer_pairs:
             buffer.copy_(source)
 

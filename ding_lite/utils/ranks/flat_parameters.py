@@ -31,6 +31,7 @@ class FlatParameters:
         parts: one flat parameter for each module, a view of `parameter`; for a single module, `parameter` itself.
         flag: a scalar at the end of the gradient that belongs to no parameter and is zero after `zero_grad`. A value
             that is written to it before backward is averaged with the gradient and is part of its norm.
+        flag_place: the flag's place in the gradient.
         is_shared: whether the gradient is in memory that all ranks of this machine map.
 
     Raises:
@@ -49,25 +50,37 @@ class FlatParameters:
         self.parameter = nn.Parameter(self.parameters[0].data.new_zeros(size))
         self._mean = GradientMean(self.parameter, share_memory) if get_world_size() > 1 else None
         self.is_shared = self._mean is not None and self._mean.is_shared
-        self.gradient = torch.zeros_like(self.parameter.data) if self._mean is None else self._mean.gradient
-        self.parameter.grad, self.flag = self.gradient, self.gradient[flag]
-        self._views: list[tuple[Tensor, Tensor]] = []
-        for param, start in zip(self.parameters, starts, strict=False):
-            strides = torch.empty_like(param, device="meta").stride()  # its own if dense
-            data, grad = (
-                flat[start:].as_strided(param.shape, strides) for flat in (self.parameter.data, self.gradient)
-            )
+        self._starts, self.flag_place = starts[:-1], flag
+        ends = list(itertools.accumulate(map(len, groups), initial=0))
+        self._places = [slice(starts[first], starts[end]) for first, end in itertools.pairwise(ends)]
+        self.parts = [self.parameter] if len(groups) == 1 else [nn.Parameter(self.parameter.data) for _ in groups]
+        gradient = torch.zeros_like(self.parameter.data) if self._mean is None else self._mean.gradient
+        for param, data in zip(self.parameters, self.views(self.parameter.data), strict=True):
             data.copy_(param.data)
-            param.data, param.grad = data, grad
-            self._views.append((data, grad))
+        self.move(self.parameter.data, gradient)
+
+    def views(self, flat: Tensor) -> list[Tensor]:
+        """Return the parameters' places in a tensor `[..., P]` like `parameter`, each `[..., *shape]`."""
+        found = []
+        for param, start in zip(self.parameters, self._starts, strict=True):
+            strides = torch.empty_like(param, device="meta").stride()  # its own if dense
+            offset = flat.storage_offset() + start
+            found.append(flat.as_strided(flat.shape[:-1] + param.shape, flat.stride()[:-1] + strides, offset))
+        return found
+
+    def move(self, data: Tensor, gradient: Tensor) -> None:
+        """Let the parameters and their gradients be views of these tensors `[P]`, which have the values already.
+
+        The parameters, `parameter` and `parts` stay the objects that they are, so an optimizer need not know.
+        """
+        self.parameter.data, self.gradient = data, gradient
+        self.parameter.grad, self.flag = gradient, gradient[self.flag_place]
+        self._views = list(zip(self.views(data), self.views(gradient), strict=True))
+        for param, (place, grad) in zip(self.parameters, self._views, strict=True):
+            param.data, param.grad = place, grad
         self.gradients = [grad for _, grad in self._views]
-        self.parts = [self.parameter]
-        if len(groups) > 1:
-            ends = list(itertools.accumulate(map(len, groups), initial=0))
-            places = [slice(starts[first], starts[end]) for first, end in itertools.pairwise(ends)]
-            self.parts = [nn.Parameter(self.parameter.data[place]) for place in places]
-            for part, place in zip(self.parts, places, strict=True):
-                part.grad = self.gradient[place]
+        for part, where in zip(self.parts if len(self.parts) > 1 else (), self._places, strict=False):
+            part.data, part.grad = data[where], gradient[where]
         self._grads = [part.grad for part in self.parts]
 
     def check(self) -> None:
