@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from ding_lite.model.actor_heads import HybridHead
 from ding_lite.model.arguments import HybridShape, ObsShape, hybrid_sizes, with_arguments_of
+from ding_lite.model.masks import one_hot
 from ding_lite.model.mlp import MLP
 from ding_lite.model.q_learning import DiscreteHead, DuelingHead, ValueNetwork
 from ding_lite.model.qac import ActorNetwork, CriticNetwork, RegressionHead
@@ -34,7 +35,7 @@ class HybridCritic(nn.Module):
         """Return values `[C, B]`; `action_type` has probabilities `[B, K]` or the numbers of types `[B]`."""
         kind, args_BD = action["action_type"], action["action_args"]
         if not kind.is_floating_point():
-            kind = nn.functional.one_hot(kind, self._num_types)
+            kind = one_hot(kind, self._num_types)
         return self.network(obs, action=torch.cat([kind.to(args_BD.dtype), args_BD], dim=-1))
 
 

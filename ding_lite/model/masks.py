@@ -62,3 +62,12 @@ def allowed_mean(advantage: Tensor, mask_XA: Tensor | None, dim: int = -1) -> Te
         return advantage.mean(dim, keepdim=True)
     allowed = allowed_actions(mask_XA)[(..., *[None] * (-1 - dim))]
     return (advantage * allowed).sum(dim, keepdim=True) / allowed.sum(dim, keepdim=True)
+
+
+def one_hot(index: Tensor, size: int) -> Tensor:
+    """Return `[..., size]`, bool, true only at `index` `[...]`.
+
+    Unlike torch's function of this name it does not read the values of `index`, so that losses which use it can be
+    traced.
+    """
+    return index.unsqueeze(-1) == torch.arange(size, device=index.device)

@@ -21,6 +21,7 @@ from ding_lite.model.gtrxl import GTrXL, State
 from ding_lite.model.masks import obey_mask
 from ding_lite.model.q_learning import DiscreteHead, DuelingHead, ValueNetwork
 from ding_lite.torch_utils.data import Batch
+from ding_lite.torch_utils.switches import is_traced
 from ding_lite.utils.registry import MODEL_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_leaves, tree_map
 
@@ -130,8 +131,8 @@ class RecurrentCore(nn.Module):
     ) -> tuple[Tensor, State, State | None]:
         """Run over T rows, see `run_core`. It computes in the type of its parameters, even under autocast.
 
-        If no episode starts after the first row, torch runs over the whole sequence in one call. Otherwise, and in a
-        compiled loss, it takes single steps. On a GPU this decision waits for `episode_start_TB`.
+        If no episode starts after the first row, torch runs over the whole sequence in one call. Otherwise, and where
+        torch traces, it takes single steps. On a GPU this decision waits for `episode_start_TB`.
 
         Returns:
             The outputs `[T, B, H]`, the state `[B, H]` after the last row, and the states `[K, H]` after those at
@@ -151,7 +152,7 @@ class RecurrentCore(nn.Module):
             return y_TBH, dict(zip(self.cell.names, parts, strict=True)), None
 
     def _needs_steps(self, episode_start_TB: Tensor | None) -> bool:
-        if torch.compiler.is_compiling() or isinstance(self.cell, NormalizedLSTM):
+        if is_traced() or isinstance(self.cell, NormalizedLSTM):
             return True
         return episode_start_TB is not None and len(episode_start_TB) > 1 and bool(episode_start_TB[1:].any())
 

@@ -45,11 +45,19 @@ def evaluated(network: nn.Module) -> Iterator[None]:
         set_training([network], training)
 
 
+def is_traced() -> bool:
+    """Return whether torch follows this call, to compile it or to compute it for several policies at once.
+
+    Then the values of tensors cannot be read, and gradients flow to chosen parameters only.
+    """
+    return torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None
+
+
 @contextmanager
 def frozen(network: nn.Module) -> Iterator[None]:
     """Inside this block, gradients flow through a network to its inputs, but not to its parameters."""
     parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    if torch.compiler.is_compiling():  # a compiled loss is differentiated with respect to chosen parameters only
+    if is_traced():
         parameters = []
     for parameter in parameters:
         parameter.requires_grad_(False)

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from ding_lite.model.arguments import ObsShape
+from ding_lite.model.masks import one_hot
 from ding_lite.model.mlp import MLP, Activation
 from ding_lite.model.recurrent import LSTMType
 from ding_lite.multi_agent.model.agents import fold_agents
@@ -77,7 +77,7 @@ class COMA(nn.Module):
             action: `[T, B, M]`, what the agents did; that of the agent itself is not used.
         """
         seen = fold_agents({key: obs[key] for key in (STATE, GLOBAL)}, 1, agent_id=True)
-        played = functional.one_hot(action, self._action_shape).to(seen[STATE].dtype)
+        played = one_hot(action, self._action_shape).to(seen[STATE].dtype)
         agents = torch.eye(action.shape[-1], dtype=played.dtype, device=played.device)
         others = (played.unsqueeze(-3) * (1.0 - agents).unsqueeze(-1)).flatten(-2)  # [T, B, M, M A]
         q_value = self.critic(torch.cat([seen[STATE], seen[GLOBAL], others.flatten(1, 2)], -1))

@@ -98,10 +98,11 @@ class DTPolicy(Policy):
         if self._model.discrete:
             logit_BKA = output["logit"]
             loss_BK = functional.cross_entropy(logit_BKA.transpose(1, 2), action, reduction="none")
-            figures = {"accuracy": (logit_BKA.argmax(-1) == action)[valid_BK].to(loss_BK.dtype)}
+            figures = {"accuracy": _mean(logit_BKA.argmax(-1) == action, valid_BK)}
         else:
             error_BKD = output["action"] - action
-            loss_BK, figures = error_BKD.square().mean(-1), {"action_error": error_BKD.detach()[valid_BK].abs()}
+            loss_BK = error_BKD.square().mean(-1)
+            figures = {"action_error": _mean(error_BKD.detach().abs().mean(-1), valid_BK)}
         return (loss_BK * batch["step_weight"]).mean(), figures
 
     @torch.inference_mode()
@@ -139,3 +140,8 @@ class DTPolicy(Policy):
     def see_reward(self, reward: np.ndarray, explore: bool = True) -> None:
         memory = self._memory[explore]
         memory["return"] = memory["return"] + torch.as_tensor(reward, device=self._device, dtype=self._dtype)
+
+
+def _mean(x_BK: Tensor, valid_BK: Tensor) -> Tensor:
+    """Return the mean over valid steps, a scalar."""
+    return (x_BK * valid_BK).sum() / valid_BK.sum()

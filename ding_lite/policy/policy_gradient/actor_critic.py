@@ -70,8 +70,9 @@ def estimate_values(
     value_TN = block["value"]
 
     def run(obs: Any) -> Tensor:
-        value: Tensor = policy._run(policy.model, obs, mode="compute_critic")["value"]
-        return value if units is None else units.denormalize(value)
+        with torch.inference_mode():
+            value: Tensor = policy._run(policy.model, obs, mode="compute_critic")["value"]
+        return value.clone() if units is None else units.denormalize(value)  # a tensor that losses may use
 
     if recompute:
         value_TN = run(flatten_rows(block["obs"])).view_as(value_TN)
