@@ -16,6 +16,7 @@ SWEEP = ["optuna>=4.9"]
 SLURM = ["submitit>=1.5"]
 NOTEBOOK = ["nbclient>=0.10", "nbformat>=5.10", "ipykernel>=6.29"]
 WANDB = ["wandb>=0.31"]  # older ones have no finish_timeout
+TOGETHER = ["greenlet>=3.1"]  # several runs in one thread
 RAY = ["ray>=2.52"]  # without its extras: actors need the core alone
 MLFLOW = ["mlflow-skinny>=3.17", "sqlalchemy>=2", "alembic>=1.13"]  # the others for a local database
 ONNX = ["onnx>=1.17", "onnxscript>=0.5", "onnxruntime>=1.20"]
@@ -60,6 +61,7 @@ setup(
             *WANDB,
             *MLFLOW,
             *RAY,
+            *TOGETHER,
         ],
         "docs": ["sphinx>=8.1", "myst-parser>=4", "furo>=2024.8.6"],
         "completion": COMPLETION,
@@ -77,6 +79,7 @@ setup(
         "pettingzoo": ["pettingzoo>=1.25", "mpe2>=1.0", "pygame-ce>=2.5"],  # the games import pygame
         "offline": OFFLINE,
         "lightning": LIGHTNING,
+        "together": TOGETHER,
         "video": VIDEO,
         "onnx": ONNX,
         "sweep": SWEEP,

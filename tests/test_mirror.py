@@ -46,6 +46,9 @@ COVERED = {
         *("utils/ranks/flat_parameters.py", "utils/ranks/gradient_mean.py", "utils/ranks/launch_environment.py"),
     ],
     "offline/test_dataset.py": ["offline/files.py"],
+    "together/test_meeting.py": [
+        *(f"together/{name}.py" for name in ("family", "joint", "rows", "steps", "values")),
+    ],
 }
 OF_POLICIES = {path_of(POLICY_REGISTRY.find(name)): each.tests for name, each in ALGORITHMS.items() if each.tests}
 MODELS = {

@@ -28,13 +28,16 @@ class Reads:
 
     Args:
         owners: the objects. Those of torch, numpy and Python itself have nothing to read, except networks.
+
+    Attributes:
+        places: the attributes of an object, and the name in them, of each value that may be read, also of unset ones.
     """
 
     def __init__(self, *owners: Any) -> None:
         self._owners = owners
         self._codes: set[CodeType] = set()
         self._searched: dict[int, Any] = {}  # objects by id; they are kept, so that an id is never that of a later one
-        self._places: list[tuple[dict[str, Any], str]] = []  # attributes and name of each value, also of unset ones
+        self.places: list[tuple[dict[str, Any], str]] = []
         self._found: list[Any] = []  # the values there at the last look
         self._frozen: tuple[Hashable, ...] = ()
         self._inside = False  # whether one of them may change inside
@@ -58,7 +61,7 @@ class Reads:
     def _search(self) -> None:
         texts = (text for code in self._codes for text in (*code.co_names, *code.co_consts))
         names = {text for text in texts if isinstance(text, str) and not text.startswith("__")}
-        found, self._searched, self._places = list(self._owners), {}, []
+        found, self._searched, self.places = list(self._owners), {}, []
         while found:
             owner = found.pop()
             is_network = isinstance(owner, nn.Module)
@@ -69,15 +72,19 @@ class Reads:
             own = getattr(owner, "__dict__", {})
             inherited = (item for cls in type(owner).__mro__ for item in vars(cls).items())
             defaults = {name for name, value in inherited if isinstance(value, (*VALUES, list, tuple, dict))}
-            self._places += [(own, name) for name in sorted(names & (own.keys() | defaults))]
+            self.places += [(own, name) for name in sorted(names & (own.keys() | defaults))]
             found += [own[name] for name in sorted(names & own.keys())]
             if is_network:
-                self._places += [(owner._buffers, name) for name in sorted(names & owner._buffers.keys())]
+                self.places += [(owner._buffers, name) for name in sorted(names & owner._buffers.keys())]
                 found += owner.children()
+
+    def found(self) -> list[Any]:
+        """Return the objects that the functions watched so far would find now; `MISSING` where there is none."""
+        return [attributes.get(name, MISSING) for attributes, name in self.places]
 
     def values(self) -> tuple[Hashable, ...]:
         """Return what the functions watched so far would read now."""
-        found = [attributes.get(name, MISSING) for attributes, name in self._places]
+        found = self.found()
         same = len(found) == len(self._found) and all(map(operator.is_, found, self._found))
         if not same or self._inside:
             self._found, self._frozen = found, tuple(map(freeze, found))

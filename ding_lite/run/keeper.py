@@ -31,7 +31,7 @@ from ding_lite.utils.directory_lock import ended_before_learning
 from ding_lite.utils.disk import explaining
 from ding_lite.utils.ranks.collectives import all_gather_object, get_rank, get_world_size, on_rank_0
 from ding_lite.utils.ranks.heartbeat import heartbeat
-from ding_lite.utils.ranks.interrupt import InterruptGuard
+from ding_lite.utils.ranks.interrupt import InterruptGuard, shared_guard
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.seed import random_state, set_random_state
 from ding_lite.utils.tree import tree_map
@@ -79,7 +79,7 @@ class RunKeeper(AbstractContextManager[Any]):
                 self._save_config(begins=newest is None)
                 device = torch.cuda.get_device_name(policy.device) if policy.device.type == "cuda" else "cpu"
                 record_origin(self._exp_dir, device=device, processes=get_world_size())
-            self.guard = stack.enter_context(InterruptGuard(get_rank()))
+            self.guard = shared_guard.get() or stack.enter_context(InterruptGuard(get_rank()))
             self._stack = stack.pop_all()
 
     def __exit__(self, *error: Any) -> None:

@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any
 
 from tensorboardX.event_file_writer import EventsWriter
@@ -34,6 +35,11 @@ from ding_lite.utils.ranks.heartbeat import writing
 COUNTS = ("envstep", "train_iter", "seconds", "time")  # keys of a line of metrics.jsonl that are not figures
 EVENTS_PERIOD = 10.0  # seconds between two flushes of the TensorBoard file, because a flush waits for the disk
 LINE_PERIOD = 30.0  # seconds between two plain lines
+
+
+# The name of a run in a group of runs of this process, which shows their progress itself. On the terminal, the run's
+# warnings begin with it, and nothing else appears. Empty: the run is alone.
+label: ContextVar[str] = ContextVar("label", default="")
 
 
 class ExperimentLogger(AbstractContextManager[Any]):
@@ -145,10 +151,12 @@ class ExperimentLogger(AbstractContextManager[Any]):
 
     def _say(self, message: str, level: str) -> None:
         message = printable_lines(message)
-        line = message if level == "INFO" else f"{level} {message}"
-        if not self._tells_pipe_alone:
+        line, shown = message if level == "INFO" else f"{level} {message}", True
+        if name := label.get():
+            line, shown = f"{name}: {line}", level != "INFO"
+        if shown and not self._tells_pipe_alone:
             console(line)
-        if self._copies:
+        if shown and self._copies:
             with self._tolerant():
                 show(line)
         with self._tolerant():
@@ -261,12 +269,12 @@ class Progress(AbstractContextManager[Any]):
         layout = f"{unit} {{n_fmt}}{'/{total_fmt}' * bool(total or expected)} | {{rate_noinv_fmt}} | {{desc}}"
         self._options: dict[str, Any] = {"bar_format": layout, "unit": "", "unit_scale": True, "initial": start}
         self._total, self._expected, self._log = total, expected, log
-        self._enabled, self._bar = enabled, None
+        self._enabled, self._bar = enabled and not label.get(), None
         self._began = self._last_line = (time.monotonic(), start)  # (time, steps)
         self.learns = False
         self._last_note = time.monotonic()
         out = sys.stderr  # a line can be written again in a terminal, and below the cell of a notebook
-        if enabled and out is not None and (out.isatty() or type(out).__module__.startswith("ipykernel.")):
+        if self._enabled and out is not None and (out.isatty() or type(out).__module__.startswith("ipykernel.")):
             text = self._text(start, _describe({}))
             self._bar = _Bar(total=self._goal(start), dynamic_ncols=True, smoothing=0.05, desc=text, **self._options)
 

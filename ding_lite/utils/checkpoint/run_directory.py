@@ -6,6 +6,7 @@ import glob
 import itertools
 import json
 import os
+import re
 import socket
 import time
 import uuid
@@ -227,6 +228,12 @@ def _is_of_this_run(job: dict[str, Any], record: dict[str, Any]) -> bool:
     return (
         job.get("run") == record["run"] and isinstance(agents, dict) and not agents.keys().isdisjoint(record["agents"])
     )
+
+
+def rename_for_seed(exp_name: str, seed: int, always: bool = False) -> str:
+    """Return an experiment's name with its ending `_seedN` set to a seed; `always`: added if there is none."""
+    name, found = re.subn(r"_seed-?\d+$", f"_seed{seed}", exp_name)
+    return f"{name}_seed{seed}" if always and not found else name
 
 
 def new_name(exp_name: str) -> str:

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
 from types import FrameType
 
 from ding_lite.utils.ranks.heartbeat import progress, stop_requested
@@ -95,6 +96,10 @@ class InterruptGuard:
                 name = signal.Signals(signum).name
                 with suppress(OSError):  # os.write, because print is not reentrant
                     os.write(2, f"\n{name}: stopping after this iteration; Ctrl-C quits at once.\n".encode())
+
+
+# Of several runs that one process trains in turns: a signal asks all of them to stop. None: a run has its own.
+shared_guard: ContextVar[InterruptGuard | None] = ContextVar("shared_guard", default=None)
 
 
 def end_with_parent(signum: int, parent: int) -> None:

@@ -1,0 +1,1 @@
+"""Several runs in one process, whose networks are computed together."""
