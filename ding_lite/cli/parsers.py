@@ -157,6 +157,15 @@ def add_jobs(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("--jobs", type=int, metavar="J", help=help_text)
 
 
+def add_together(parser: argparse.ArgumentParser) -> None:
+    """Declare that several runs are trained in step."""
+    parser.add_argument(
+        "--together",
+        action="store_true",
+        help="train all runs in step in the same processes, their networks computed at once; needs the extra together",
+    )
+
+
 def add_processes(parser: argparse.ArgumentParser) -> None:
     """Declare the options about the processes of any run."""
     parser.add_argument("--nproc", type=int, default=1, metavar="N", help="processes that train together")

@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +26,17 @@ from tqdm import tqdm
 from ding_lite.config import SavedRun, compile_config, find_policy, read_file, read_saved_run
 from ding_lite.launch.launcher import run_ranks
 from ding_lite.launch.run_process import (
-    RunProcess,
-    SubmittedRun,
     open_cluster,
     passing_signals_on,
     process_words,
     start_run,
 )
+from ding_lite.policy import Policy
 from ding_lite.results.run import RETURN, Evaluations, closest_path, find_checkpoint
 from ding_lite.results.table import Table
 from ding_lite.run.pipelines import MODES, PIPELINES, find_pipeline, limits_for, load_pipeline, whole_limit
 from ding_lite.trained.agent import evaluate_checkpoint, find_pair
-from ding_lite.utils.checkpoint.run_directory import has_checkpoint, new_name, read_result
+from ding_lite.utils.checkpoint.run_directory import has_checkpoint, new_name, read_result, rename_for_seed
 from ding_lite.utils.directory_lock import ended_before_learning, find_trap_inside
 from ding_lite.utils.logger import ExperimentLogger, console
 from ding_lite.utils.printable import show
@@ -58,19 +57,19 @@ WIDTH = 80  # characters of a line of the table
 def run(args: argparse.Namespace) -> None:
     """Carry out a command; a user's mistake ends the process with exit status 2."""
     if args.nproc > 1 or args.max_restarts > 0:
-        raise SystemExit(_launch(args))
+        raise SystemExit(launch(args))
     ExperimentLogger.copies_to_pipes = True
     with DDPContext():
         if args.mode == "eval":
             evaluate(args, args.ckpt, "give its config with -c", args.config)
         elif args.resume is not None:
-            _resume(args.resume, args.words)
-        else:
-            _train(args)
+            plan_resume(args.resume, args.words)()
+        elif call := plan(args):
+            call()
 
 
-def _train(args: argparse.Namespace) -> None:
-    """Run a config with the pipeline that `-m` or the policy's class names."""
+def plan(args: argparse.Namespace) -> Callable[..., Policy] | None:
+    """Return a function that runs a config, or continues its run; None if there is nothing to do, which is said."""
     main, create, file_limits = read_file(args.config)
     pair = (main, create)
     limits, overrides = split_words(args.words)
@@ -79,22 +78,10 @@ def _train(args: argparse.Namespace) -> None:
     overrides = [TOGETHER, "policy.divide=True"] * args.divide + overrides
     if args.seed is not None and "exp_name" in pair[0]:  # before the overrides, which take precedence
         overrides = [f"exp_name={rename_for_seed(pair[0]['exp_name'], args.seed)}", *overrides]
-    if args.goes_on:
-        name = compile_config(pair, overrides=overrides).exp_name
-        if found := on_rank_0(lambda: find_begun(name)):
-            words = resumed_words(args.words)
-            if end := find_end(found, words):
-                on_rank_0(lambda: console(end))
-            else:
-                _resume(found, words)
-            return
-    pipeline(pair, seed=args.seed, overrides=overrides, **limits)
-
-
-def rename_for_seed(exp_name: str, seed: int, always: bool = False) -> str:
-    """Return an experiment's name with its ending `_seedN` set to a seed; `always`: added if there is none."""
-    name, found = re.subn(r"_seed-?\d+$", f"_seed{seed}", exp_name)
-    return f"{name}_seed{seed}" if always and not found else name
+    name = compile_config(pair, overrides=overrides).exp_name if args.goes_on else ""
+    if found := on_rank_0(lambda: find_begun(name)) if args.goes_on else "":
+        return plan_continued(found, resumed_words(args.words))
+    return partial(pipeline, pair, seed=args.seed, overrides=overrides, **limits)
 
 
 def find_begun(name: str) -> str:
@@ -116,8 +103,19 @@ def resumed_words(words: Sequence[str]) -> list[str]:
     return [word for word in words if word.partition("=")[0] not in ("exp_name", "seed")]
 
 
-def _resume(directory: str, words: Sequence[str]) -> None:
-    """Continue the run in a directory from its newest checkpoint; limits and overrides of `words` replace its own."""
+def plan_continued(directory: str, words: Sequence[str]) -> Callable[..., Policy] | None:
+    """Return a function that continues the run in a directory; None if it is over, which is said."""
+    if end := on_rank_0(lambda: find_end(directory, words)):
+        on_rank_0(lambda: console(end))
+        return None
+    return plan_resume(directory, words)
+
+
+def plan_resume(directory: str, words: Sequence[str]) -> Callable[..., Policy]:
+    """Return a function that continues the run in a directory from its newest checkpoint.
+
+    Limits and overrides of `words` replace its own.
+    """
     limits, overrides = split_words(words)
     saved = read_resumable(directory)
     if end := find_end(directory, words, any_word=True):
@@ -125,7 +123,8 @@ def _resume(directory: str, words: Sequence[str]) -> None:
     own = ["policy.learn.resume_training=True", "policy.learn.learner.hook.load_ckpt_before_run="]
     pipeline = load_pipeline(saved.pipeline)
     limits = {**saved.limits, **limits_for(pipeline, limits)}
-    pipeline(saved.importable_pair(), overrides=[f"exp_name={directory}", *own, *overrides], **limits)
+    overrides = [f"exp_name={directory}", *own, *overrides]
+    return partial(pipeline, saved.importable_pair(), overrides=overrides, **limits)
 
 
 def evaluate(args: argparse.Namespace, path: str, advice: str, config: str | None = None) -> None:
@@ -139,13 +138,13 @@ def evaluate(args: argparse.Namespace, path: str, advice: str, config: str | Non
     evaluate_checkpoint(pair, checkpoint, seed=args.seed, n_episode=args.episodes, overrides=overrides)
 
 
-def _launch(args: argparse.Namespace) -> int:
+def launch(args: argparse.Namespace) -> int:
     """Run this command on `--nproc` processes; return the exit status."""
     if read_launch() is not None:
         raise UserError("--nproc and --max-restarts start processes: leave them out under another launcher or srun.")
     limits, overrides = split_words(args.words)
     pipeline = MODES.get(args.mode, "")  # empty: the ranks find it by the policy's class
-    if args.resume is not None:
+    if args.resume is not None and not args.together:
         saved = read_resumable(args.resume)
         compile_config(saved.importable_pair(), overrides=overrides)  # finds mistakes before anything starts
         pipeline = saved.pipeline
@@ -153,12 +152,17 @@ def _launch(args: argparse.Namespace) -> int:
             raise ConfigError(end)
     if pipeline:
         limits_for(load_pipeline(pipeline), limits)
-    what = ["resume", args.resume] if args.resume is not None else ["train", "-c", args.config]
+    together = ["--together"] * args.together
+    if args.config is not None:
+        what = ["train", "-c", args.config]
+    else:
+        what = ["resume", *(args.directories if together else [args.resume])]
     what += ["--resume"] * args.goes_on
     what += ["-m", args.mode] * bool(args.mode) + ["--divide"] * args.divide
-    seed = [] if args.seed is None else ["-s", str(args.seed)]
+    seeds = args.seeds if together else [args.seed]
+    seed = ["-s", *map(str, seeds)] if seeds and seeds != [None] else []
     learns_alone = args.nproc == 1 or pipeline == MODES["rpc"]  # under rpc only the agent learns
-    command = [sys.executable, "-u", "-m", "ding_lite", *what, *seed, *([] if learns_alone else [TOGETHER])]
+    command = [sys.executable, "-u", "-m", "ding_lite", *what, *together, *seed, *([] if learns_alone else [TOGETHER])]
     return run_ranks([*command, *args.words], args.nproc, args.max_restarts)
 
 
@@ -235,7 +239,7 @@ class SeedRun:
 
     seed: int
     directory: str  # the run's directory
-    process: RunProcess | SubmittedRun | None = None  # None before the run is started
+    process: Any = None  # a `RunProcess`, or something with its attributes; None before the run is started
     result: dict[str, Any] = field(default_factory=dict)
     stopped: bool = False  # whether a signal ended it before it wrote a result
     words: Sequence[str] = ()  # words of its command line; none for a run that is over

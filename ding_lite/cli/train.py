@@ -11,6 +11,7 @@ from ding_lite.cli.parsers import (
     add_processes,
     add_run_options,
     add_seeds,
+    add_together,
     check_at_least,
     check_run_options,
 )
@@ -39,6 +40,7 @@ class Train(Command):
     ding_lite train -c dizoo/classic_control/cartpole/config/cartpole_dqn_config.py
     ding_lite train -c CONFIG -s 0 1 2 --jobs 2 max_env_step=20000
     ding_lite train -c CONFIG -s 0 1 2 --jobs 2 max_env_step=20000 --resume
+    ding_lite train -c CONFIG -s 0 1 2 3 4 --together max_env_step=20000
     ding_lite train -c CONFIG --nproc 2 --divide policy.learn.batch_size=128
     ding_lite train -c CONFIG --nproc 2 --max-restarts 3
     ding_lite train -c CONFIG -s 0 1 2 --nproc 8 --submit slurm submit.slurm_partition=cpu submit.timeout_min=240
@@ -51,6 +53,7 @@ class Train(Command):
         )
         add_seeds(parser, "a run for each, instead of the config's seed")
         add_jobs(parser, "seeds")
+        add_together(parser)
         parser.add_argument(
             "-m",
             "--mode",
@@ -72,9 +75,13 @@ class Train(Command):
         check_at_least(args, jobs=1)
         from ding_lite.cli.running import run, run_seeds  # noqa: PLC0415  (reading a config loads torch)
 
+        args.seed, args.resume = (args.seeds or [None])[0], None
+        if args.together:
+            from ding_lite.cli.together import run_together  # noqa: PLC0415
+
+            raise SystemExit(run_together(args))
         if len(args.seeds or []) > 1 or args.submit:
             raise SystemExit(run_seeds(args))
-        args.seed, args.resume = (args.seeds or [None])[0], None
         run(args)
 
 
@@ -96,6 +103,7 @@ class Resume(Command):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("directories", metavar="DIR", nargs="+", help="a run's directory")
         add_jobs(parser, "directories")
+        add_together(parser)
         add_processes(parser)
         parser.add_argument(
             "--allow-lost-replay",
@@ -105,16 +113,20 @@ class Resume(Command):
         )
 
     def run(self, args: argparse.Namespace) -> None:
-        args.mode = args.config = args.seed = None
+        args.mode = args.config = args.seed = args.seeds = None
         args.divide = args.goes_on = False
         args.words = ["policy.learn.allow_lost_replay=True"] * args.allow_lost_replay + args.words
         check_run_options(args)
         check_at_least(args, jobs=1)
         from ding_lite.cli.running import resume_runs, run  # noqa: PLC0415  (reading a config loads torch)
 
+        args.resume = args.directories[0]
+        if args.together:
+            from ding_lite.cli.together import run_together  # noqa: PLC0415
+
+            raise SystemExit(run_together(args))
         if len(args.directories) > 1 or args.submit:
             raise SystemExit(resume_runs(args))
-        args.resume = args.directories[0]
         run(args)
 
 
@@ -165,7 +177,7 @@ class Classic(Command):
                 )
             if args.config is None:
                 raise ConfigError("-c is missing: give the config file to train.")
-            args.jobs, args.goes_on = None, False
+            args.jobs, args.goes_on, args.together = None, False, False
             Train().run(args)
             return
         if args.ckpt is None:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ding_lite.config import find_policy, replace_values
+from ding_lite.config import compile_config, find_policy, replace_values
 from ding_lite.config.schema import TOP_KEYS
 from ding_lite.policy import Policy
 from ding_lite.results.run import Run, read_run
 from ding_lite.run.callbacks import Callback
 from ding_lite.run.pipelines import find_pipeline, limits_for, whole_limit
 from ding_lite.trained.agent import Agent, load
-from ding_lite.utils.checkpoint.run_directory import last_exp_dir, opened_exp_dirs
+from ding_lite.utils.checkpoint.run_directory import last_exp_dir, opened_exp_dirs, rename_for_seed
 from ding_lite.utils.ranks.collectives import all_gather_object, get_world_size
-from ding_lite.utils.registry import ConfigError, closest
+from ding_lite.utils.registry import ConfigError, closest, load_extra
+
+Config = str | Path | tuple[dict[str, Any], dict[str, Any]]
 
 
 class TrainedRun:
@@ -67,16 +70,43 @@ class TrainedRun:
         return f"TrainedRun('{self.directory}': {self.stop_reason}, best return {self.best_return:.2f})"
 
 
+@overload
 def train(
-    config: str | Path | tuple[dict[str, Any], dict[str, Any]],
-    seed: int | np.integer[Any] | None = None,
+    config: Config,
+    seed: Sequence[int],
     *,
+    together: Literal[True],
     max_env_step: int | None = None,
     max_train_iter: int | None = None,
     callbacks: Sequence[Callback] = (),
     **overrides: Any,
-) -> TrainedRun:
-    """Train a config with the loop that its policy's class names.
+) -> list[TrainedRun]: ...
+
+
+@overload
+def train(
+    config: Config,
+    seed: int | np.integer[Any] | None = None,
+    *,
+    together: Literal[False] = False,
+    max_env_step: int | None = None,
+    max_train_iter: int | None = None,
+    callbacks: Sequence[Callback] = (),
+    **overrides: Any,
+) -> TrainedRun: ...
+
+
+def train(
+    config: Config,
+    seed: Any = None,
+    *,
+    together: bool = False,
+    max_env_step: int | None = None,
+    max_train_iter: int | None = None,
+    callbacks: Sequence[Callback] = (),
+    **overrides: Any,
+) -> TrainedRun | list[TrainedRun]:
+    """Train a config with the loop that its policy's class names; with several seeds, a run for each.
 
     Ctrl-C, or the stop button of a notebook, ends the run after the current iteration and saves a checkpoint; the
     interrupted run is returned. To train on several processes, start the script with a launcher and call this inside
@@ -84,10 +114,13 @@ def train(
 
     Args:
         config: path of a Python file with `main_config` and `create_config`, or this pair.
-        seed: used instead of the config's.
+        seed: used instead of the config's; with `together`, a list of seeds.
+        together: train a run for each seed in step, their networks computed at once; the directory of each ends with
+            `_seedN`. The runs are returned in the order of the seeds. An error of one of them is raised after all have
+            ended.
         max_env_step: the run ends after this many env steps of all ranks; None: no limit.
         max_train_iter: the run ends after this many learner iterations; None: no limit.
-        callbacks: are called at the events of the run, see `Callback`.
+        callbacks: are called at the events of the run, see `Callback`; each of several runs gets copies.
         **overrides: values that replace the config's, as nested dicts such as `policy=dict(learn=dict(batch_size=32))`,
             or by dotted keys in `**{"policy.learn.batch_size": 32}`.
 
@@ -103,6 +136,8 @@ def train(
     pipeline = find_pipeline(find_policy(pair))
     limits = {name: whole_limit(name, limit) for name, limit in given.items() if limit is not None}
     limits = limits_for(pipeline, limits)
+    if together:
+        return _train_together(pipeline, pair, list(seed), callbacks, limits)
     opened = opened_exp_dirs()
     try:
         policy = pipeline(pair, int(seed) if isinstance(seed, np.integer) else seed, callbacks=callbacks, **limits)
@@ -115,3 +150,26 @@ def train(
         return run
     all_gather_object(None)  # no rank reads what rank 0 is still writing
     return TrainedRun(last_exp_dir(), policy)
+
+
+def _train_together(
+    pipeline: Callable[..., Policy], pair: Any, seeds: list[int], own: Sequence[Callback], limits: Mapping[str, int]
+) -> list[TrainedRun]:
+    """Train a run for each seed, and return the runs; `own` are the user's callbacks."""
+    load_extra("greenlet", "together", "together=True")
+    from ding_lite.together.runs import train_together  # noqa: PLC0415  (it needs the extra)
+
+    name = compile_config(pair).exp_name  # also finds mistakes before anything starts
+
+    def run(seed: int, callbacks: Sequence[Callback]) -> Policy:
+        overrides = [f"exp_name={rename_for_seed(name, seed, always=True)}"]
+        return pipeline(pair, seed, overrides=overrides, callbacks=[*copy.deepcopy(own), *callbacks], **limits)
+
+    states = train_together({f"seed {seed}": partial(run, int(seed)) for seed in seeds})
+    runs = [TrainedRun(state.directory, state.policy) for state in states]
+    for state, trained in zip(states, runs, strict=True):
+        interrupted = isinstance(state.error, SystemExit) and trained.result.get("stop_reason") == "interrupted"
+        if state.error is not None and not interrupted:
+            raise state.error
+    all_gather_object(None)  # no rank reads what rank 0 is still writing
+    return runs

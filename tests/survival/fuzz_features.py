@@ -120,8 +120,9 @@ class InterruptAt(Callback):
 
 def train(config: str, name: str, values: dict[str, Any], limits: dict[str, int], *callbacks: Callback) -> int:
     """Train into the folder `name` without a word; return the learner iterations."""
+    options: dict[str, Any] = {**values, **limits}
     with open(os.devnull, "w") as null, redirect_stdout(null), redirect_stderr(null):
-        run = ding_lite.train(config, 0, callbacks=callbacks, exp_name=name, **values, **limits)
+        run = ding_lite.train(config, 0, callbacks=callbacks, exp_name=name, **options)
     return int(run.result["train_iter"])
 
 
