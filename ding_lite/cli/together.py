@@ -64,6 +64,8 @@ def run_together(args: argparse.Namespace) -> int:
         raise ConfigError("--together trains several runs: give several seeds or directories, or leave it out.")
     if args.jobs or args.submit:
         raise ConfigError("--together has one group of processes for all runs: leave out --jobs and --submit.")
+    if args.mode == "rpc":
+        raise ConfigError("--together does not train what observers play: leave -m rpc or --together out.")
     load_extra("greenlet", "together", "--together")
     if args.nproc > 1 or args.max_restarts > 0:
         return launch(args)

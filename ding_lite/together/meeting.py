@@ -24,6 +24,7 @@ from ding_lite.utils.ranks.collectives import get_world_size
 from ding_lite.utils.registry import UserError
 from ding_lite.utils.tree import dotted_items
 
+ORDINARY = {"compile": False, "data_parallel": "flat"}  # keys of other ways to compute gradients
 START, ACT, STEP = "a start", "b act", "c step"  # kinds of requests; of policies equally far, the first go on first
 
 
@@ -92,8 +93,15 @@ class Member(Callback):
         self.row, self.group = 0, 0
 
     def on_start(self, run: WatchedRun) -> None:
-        """Join the others."""
+        """Join the others.
+
+        Raises:
+            UserError: another way to compute gradients is configured.
+        """
         self.policy = run.policy
+        for key, ordinary in ORDINARY.items():
+            if (value := self.policy.current_config.get(key, ordinary)) != ordinary:
+                raise UserError(f"policy.{key}={value!r} does not work with --together: set it to {ordinary!r}.")
         self._meeting.hub.meet((-2,), (START,), self._meeting.start, self)
 
     def install(self, family: Family, row: int, group: int) -> None:

@@ -57,6 +57,7 @@ def test_several_ranks_train_their_shares_of_every_run(tmp_path: Path) -> None:
     [
         (["-s", "0"], "--together trains several runs"),
         (["-s", "0", "1", "--jobs", "2"], "leave out --jobs and --submit"),
+        (["-s", "0", "1", "-m", "rpc"], "leave -m rpc or --together out"),
         (["-s", "0", "1", "policy.learn.batch_sise=3"], "batch_size"),
     ],
 )

@@ -17,7 +17,7 @@ from tests.distributed import parity
 from tests.distributed.test_parity import PROBLEMS, largest_difference
 
 SEEDS = (0, 1, 2)
-QUICK = ("dqn-discrete-0", "ppo-discrete-0", "sac-continuous-0")
+QUICK = ("dqn-discrete-0", "sac-continuous-0")
 REFUSED = ("edac",)  # its loss has a gradient inside
 CASES = [pytest.param(case, marks=[] if case in QUICK else pytest.mark.slow) for case in PROBLEMS]
 

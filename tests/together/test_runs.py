@@ -95,7 +95,7 @@ WORDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["ppo", pytest.param("dqn", marks=pytest.mark.slow)])
 def test_runs_that_differ_in_numbers_are_those_alone(kind: str, tmp_path: Path) -> None:
     words = [(), WORDS[kind][:1], WORDS[kind]] if kind == "ppo" else [WORDS[kind][2:], WORDS[kind]]
     alone = [start(kind, str(tmp_path / f"alone{n}"), 0, own) for n, own in enumerate(words)]
@@ -104,6 +104,7 @@ def test_runs_that_differ_in_numbers_are_those_alone(kind: str, tmp_path: Path) 
         assert largest_difference(policy, other) < 1e-10
 
 
+@pytest.mark.slow
 def test_a_schedule_is_followed(tmp_path: Path) -> None:
     schedule = "{'type':'linear','start':%s,'end':%s,'over':60,'by':'iteration'}"
     numbers = {"clip_ratio": (0.3, 0.1), "learning_rate": (1e-3, 1e-4)}
@@ -131,7 +132,7 @@ def test_each_run_ends_by_its_own_limit(tmp_path: Path) -> None:
         assert largest_difference(policy, other) < 1e-10
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["dqn", pytest.param("ppo", marks=pytest.mark.slow)])
 def test_a_run_is_resumed_alone_or_together(kind: str, tmp_path: Path) -> None:
     alone = [start(kind, str(tmp_path / f"alone{seed}"), seed) for seed in range(3)]
     words = ["policy.learn.learner.hook.save_replay_buffer=True"]
@@ -166,9 +167,17 @@ def test_a_run_that_fails_does_not_end_the_others(tmp_path: Path) -> None:
     assert largest_difference(all_policies([second])[0], alone) < 1e-10
 
 
+@pytest.mark.slow
 def test_policies_of_other_structures_learn_beside_them(tmp_path: Path) -> None:
     words: list[tuple[str, ...]] = [(), ("policy.model.encoder_hidden_size_list=[8,8]",)]
     alone = [start("dqn", str(tmp_path / f"alone{n}"), n, own) for n, own in enumerate(words)]
     runs = {str(n): partial(start, "dqn", str(tmp_path / f"joint{n}"), n, own) for n, own in enumerate(words)}
     for policy, other in zip(all_policies(train_together(runs)), alone, strict=True):
         assert largest_difference(policy, other) == 0.0
+
+
+def test_other_ways_to_compute_gradients_are_refused(tmp_path: Path) -> None:
+    words = ["policy.compile=True"]
+    runs = {str(seed): partial(start, "ppo", str(tmp_path / str(seed)), seed, words) for seed in range(2)}
+    told = {str(state.error) for state in train_together(runs)}
+    assert told == {"policy.compile=True does not work with --together: set it to False."}

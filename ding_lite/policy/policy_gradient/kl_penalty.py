@@ -44,7 +44,6 @@ class KLPenalty:
 
     def __init__(self, learn: EasyDict, schedules: Schedules) -> None:
         self._learn, self._scheduled = learn, isinstance(schedules.follower("learn.kl_beta"), Scheduled)
-        self._penalizes = self._scheduled or learn.kl_beta != 0
         self._adapted: float | None = None  # the weight after changes by `kl_adaptive`
         self._seen: list[Tensor] = []  # KL(pi_old || pi_new) of the updates since the last collect, with `target_kl`
 
@@ -56,8 +55,10 @@ class KLPenalty:
     def divergence(self, batch: Batch, logit: Any) -> tuple[Tensor | None, dict[str, Tensor]]:
         """Return the divergence of a batch, a scalar, None if there is no penalty; and the figures `kl`, `kl_div`."""
         weight_B, pretrained = batch.get("weight"), batch.get("logit_pretrained")
-        figures = {}
-        if (self._penalizes and pretrained is None) or self._learn.get("target_kl") is not None:
+        figures, beta = {}, self._learn.kl_beta
+        # What changes, or may differ where torch traces, is a tensor, and has no truth there.
+        penalizes = self._scheduled or self._adapted is not None or isinstance(beta, Tensor) or beta != 0
+        if (penalizes and pretrained is None) or self._learn.get("target_kl") is not None:
             figures["kl"] = weighted_mean(kl_divergence(batch["logit"], logit), weight_B)
         if pretrained is not None:
             figures["kl_div"] = pretrained_kl(logit, pretrained, batch["action"], self._learn.kl_type, weight_B)

@@ -71,16 +71,19 @@ def test_the_loss_is_the_mean_over_the_steps_of_trajectories(space: str) -> None
     policy, batch = make_dt("model.drop_p=0.0", space=space), make_batch(3, space)
     batch["valid"] = torch.tensor([[True] * 4, [True, True, False, False], [True, False, False, False]])
     output = predict(policy, batch | {"rtg": batch["rtg"] / 10})
-    expected = []
+    expected, distances = list[float](), list[float]()  # of the seven valid steps
     for b, k in batch["valid"].nonzero().tolist():
         action = batch["action"][b, k]
+        hit = float(output[b, k].argmax() == action) if space == "discrete" else 0.0
+        distances.append(hit if space == "discrete" else (output[b, k] - action).abs().mean().item())
         error = (
             (output[b, k] - action).square().mean() if space == "continuous" else -output[b, k].log_softmax(-1)[action]
         )
         expected.append(error.item())
     loss, figures = policy.loss(batch)
     assert loss.item() == pytest.approx(np.mean(expected), rel=1e-5)
-    assert len(next(iter(figures.values()))) == 7
+    (figure,) = figures.values()
+    assert figure.item() == pytest.approx(np.mean(distances), rel=1e-5)
 
 
 def test_dropout_is_drawn_with_the_batch_and_none_is_left_in_evaluations() -> None:
