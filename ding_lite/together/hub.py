@@ -64,10 +64,14 @@ class Program:
         np.random.set_bit_generator(self._numpy)  # type: ignore[attr-defined]
         random.setstate(self._random["python"])
         torch.set_rng_state(self._random["torch"])
+        if "cuda" in self._random:
+            torch.cuda.set_rng_state(self._random["cuda"])
         try:
             self._greenlet.switch(answer)
         finally:
             self._random["python"], self._random["torch"] = random.getstate(), torch.get_rng_state()
+            if torch.cuda.is_initialized():
+                self._random["cuda"] = torch.cuda.get_rng_state()
             np.random.set_bit_generator(outer)  # type: ignore[attr-defined]
 
 
