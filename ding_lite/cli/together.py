@@ -53,9 +53,6 @@ class Outcome:
         name = "" if isinstance(self.error, UserError | SystemExit) else f"{type(self.error).__name__}: "
         return f"{name}{self.error}"
 
-    def close(self) -> None:
-        """Do nothing, see `RunProcess.close`."""
-
 
 def run_together(args: argparse.Namespace) -> int:
     """Train runs of several seeds, or go on with those in several directories, in step; return the exit status."""

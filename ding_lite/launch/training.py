@@ -132,6 +132,8 @@ def train(
         hint = closest(name, (*given, "callbacks"))  # without one, the config says what it does not know
         if hint and "." not in name and name not in TOP_KEYS and not isinstance(value, Mapping):
             raise ConfigError(f"Unknown argument '{name}'.{hint}")
+    if together != isinstance(seed, list | tuple | range | np.ndarray):
+        raise ConfigError(f"expected a list of seeds with together=True, or else one seed, got seed={seed!r}.")
     pair = replace_values(config, overrides)
     pipeline = find_pipeline(find_policy(pair))
     limits = {name: whole_limit(name, limit) for name, limit in given.items() if limit is not None}

@@ -167,7 +167,7 @@ class Meeting:
     def __init__(self, number: int) -> None:
         self.hub = Hub()
         self.members = [Member(self) for _ in range(number)]
-        self._families: list[Family] = []  # at the start
+        self._families: list[Family] = []  # those of the start, until `describe` has told of them
         self._alone = 0  # policies that have no family
 
     def run(self, runs: Sequence[Callable[[Callback], Any]], on_end: Callable[[int, Program], None]) -> list[Program]:

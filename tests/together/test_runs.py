@@ -18,6 +18,7 @@ from ding_lite.results.run import read_run
 from ding_lite.run.callbacks import Callback, WatchedRun
 from ding_lite.together.runs import RunState, train_together
 from ding_lite.utils.checkpoint.file import load_checkpoint
+from ding_lite.utils.registry import ConfigError
 
 SMALL: dict[str, Any] = dict(
     env=dict(env_id="CartPole-v1", collector_env_num=4, evaluator_env_num=2, n_evaluator_episode=2, stop_value=None),
@@ -181,3 +182,10 @@ def test_other_ways_to_compute_gradients_are_refused(tmp_path: Path) -> None:
     runs = {str(seed): partial(start, "ppo", str(tmp_path / str(seed)), seed, words) for seed in range(2)}
     told = {str(state.error) for state in train_together(runs)}
     assert told == {"policy.compile=True does not work with --together: set it to False."}
+
+
+def test_a_list_of_seeds_belongs_to_together() -> None:
+    config = (dict(env=dict(env_id="CartPole-v1")), dict(policy=dict(type="ppo")))
+    for seed, together in (([0, 1], False), (0, True), (None, True)):
+        with pytest.raises(ConfigError, match="expected a list of seeds with together=True"):
+            ding_lite.train(config, seed, together=together)  # type: ignore[call-overload]

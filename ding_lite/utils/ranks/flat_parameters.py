@@ -31,7 +31,6 @@ class FlatParameters:
         parts: one flat parameter for each module, a view of `parameter`; for a single module, `parameter` itself.
         flag: a scalar at the end of the gradient that belongs to no parameter and is zero after `zero_grad`. A value
             that is written to it before backward is averaged with the gradient and is part of its norm.
-        flag_place: the flag's place in the gradient.
         is_shared: whether the gradient is in memory that all ranks of this machine map.
 
     Raises:
@@ -50,7 +49,7 @@ class FlatParameters:
         self.parameter = nn.Parameter(self.parameters[0].data.new_zeros(size))
         self._mean = GradientMean(self.parameter, share_memory) if get_world_size() > 1 else None
         self.is_shared = self._mean is not None and self._mean.is_shared
-        self._starts, self.flag_place = starts[:-1], flag
+        self._starts, self._flag_place = starts[:-1], flag
         ends = list(itertools.accumulate(map(len, groups), initial=0))
         self._places = [slice(starts[first], starts[end]) for first, end in itertools.pairwise(ends)]
         self.parts = [self.parameter] if len(groups) == 1 else [nn.Parameter(self.parameter.data) for _ in groups]
@@ -74,7 +73,7 @@ class FlatParameters:
         The parameters, `parameter` and `parts` stay the objects that they are, so an optimizer need not know.
         """
         self.parameter.data, self.gradient = data, gradient
-        self.parameter.grad, self.flag = gradient, gradient[self.flag_place]
+        self.parameter.grad, self.flag = gradient, gradient[self._flag_place]
         self._views = list(zip(self.views(data), self.views(gradient), strict=True))
         for param, (place, grad) in zip(self.parameters, self._views, strict=True):
             param.data, param.grad = place, grad
