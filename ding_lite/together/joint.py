@@ -21,7 +21,11 @@ from ding_lite.together.rows import Rows
 from ding_lite.together.values import NotJointError, SharedReads
 from ding_lite.utils.tree import tree_leaves, tree_map
 
-DATA_DEPENDENT = "what it does depends on the values of tensors"
+# What stands in torch's messages, and what to say instead.
+CAUSES = {
+    ".item()": "what it does depends on the values of tensors",
+    "requires_grad_()": "it computes a gradient inside",
+}
 MOST = 8  # programs of one function, with other constants
 
 
@@ -147,7 +151,7 @@ def _cause(error: Exception) -> str:
     places = [frame for frame in frames if not any(part in frame.filename for part in hidden)]
     place = f" ({os.path.basename(places[-1].filename)}, line {places[-1].lineno}: {places[-1].line})" if places else ""
     text = str(error).strip().split(". ")[0].splitlines()[0]
-    return (DATA_DEPENDENT if ".item()" in str(error) else text) + place
+    return next((cause for sign, cause in CAUSES.items() if sign in str(error)), text) + place
 
 
 def _rebuilt(example: Any, parts: Sequence[Tensor]) -> Any:
