@@ -169,8 +169,11 @@ class TransitionView:
     * `next_obs`, if asked for: the true observation after the last summed step, also where an episode ended.
     * `value_gamma`: the discount of the value of `next_obs`, gamma^(number of summed rewards).
 
-    The arguments are those of `create_ring_and_view`.
+    The arguments are those of `create_ring_and_view`. A subclass may compute what the steps have led to, instead of
+    reading it: it sets `computes` and overrides `_outcomes`.
     """
+
+    computes = False
 
     def __init__(
         self, nstep: int = 1, gamma: float = 0.99, device: torch.device | str = "cpu", next_obs: bool = True
@@ -186,17 +189,22 @@ class TransitionView:
         discount_K = self._discount_K
         place_B = last_B = drawn["index"]
         batch = ring.rows(place_B) | {"value_gamma": discount_K[1:2].expand(len(place_B))}
-        if self.span > 1:
-            columns = ring.columns
+        if self.span > 1 or self.computes:
             place_BK = ring.later(place_B[:, None], self._step_K)
-            cut_BK, reward_BK = columns["traj_flag"][place_BK], columns["reward"][place_BK]
+            reward_BK, done_BK, cut_BK = self._outcomes(ring, drawn, place_BK)
             batch["reward"], steps_B = nstep_sums(reward_BK.T, cut_BK.T, discount_K)
             batch["value_gamma"] = discount_K[steps_B]
+            last_B1 = (steps_B - 1).unsqueeze(1)
+            batch["done"], batch["traj_flag"] = (each.gather(1, last_B1).squeeze(1) for each in (done_BK, cut_BK))
             last_B = ring.later(place_B, steps_B - 1)
-            batch["done"], batch["traj_flag"] = columns["done"][last_B], columns["traj_flag"][last_B]
         if self._next_obs:
             batch["next_obs"] = ring.successors(last_B)
         return batch | {"obs": ring.observations(place_B)}
+
+    def _outcomes(self, ring: Ring, drawn: dict[str, Tensor], place_BK: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return `reward`, `done` and `traj_flag` of the steps at these places, each `[B, K]`."""
+        reward, done, cut = (ring.columns[key][place_BK] for key in ("reward", "done", "traj_flag"))
+        return reward, done, cut
 
 
 def create_ring_and_view(
