@@ -14,7 +14,6 @@ import re
 import shlex
 import statistics
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -25,12 +24,7 @@ from tqdm import tqdm
 
 from ding_lite.config import SavedRun, compile_config, find_policy, read_file, read_saved_run
 from ding_lite.launch.launcher import run_ranks
-from ding_lite.launch.run_process import (
-    open_cluster,
-    passing_signals_on,
-    process_words,
-    start_run,
-)
+from ding_lite.launch.run_process import SeparateRuns, passing_signals_on, process_words
 from ding_lite.policy import Policy
 from ding_lite.results.run import RETURN, Evaluations, closest_path, find_checkpoint
 from ding_lite.results.table import Table
@@ -42,7 +36,7 @@ from ding_lite.utils.logger import ExperimentLogger, console
 from ding_lite.utils.printable import show
 from ding_lite.utils.ranks.collectives import on_rank_0
 from ding_lite.utils.ranks.context import DDPContext
-from ding_lite.utils.ranks.launch_environment import check_processes, read_launch
+from ding_lite.utils.ranks.launch_environment import read_launch
 from ding_lite.utils.registry import ConfigError, UserError
 
 LIMITS = {"max_env_step": "envstep", "max_train_iter": "train_iter"}  # limits of a run, and their keys in result.json
@@ -50,7 +44,6 @@ LIMITS = {"max_env_step": "envstep", "max_train_iter": "train_iter"}  # limits o
 COUNTS = {**LIMITS, "policy.learn.train_epoch": "epoch", "max_seconds": "seconds"}
 TIME = re.compile(r"_\d{6}_\d{6}(_\d+)?")  # the end of a directory's name, if the plain name was taken
 TOGETHER = "policy.multi_gpu=True"  # placed before the user's overrides, which take precedence
-PERIOD = 0.5  # seconds between two checks of the runs
 WIDTH = 80  # characters of a line of the table
 
 
@@ -296,13 +289,10 @@ def _run(runs: Sequence[SeedRun], args: argparse.Namespace) -> int:
 
     A signal is passed on to the runs, which save a checkpoint and end; no further run is started.
     """
-    executor = open_cluster(args, Path(runs[0].directory).parent)
-    args.jobs = args.jobs or (len(runs) if executor else 1)
-    if not executor:
-        check_processes(args.nproc * min(args.jobs, sum(bool(run.words) for run in runs)), "--jobs")
+    starter = SeparateRuns(args, Path(runs[0].directory).parent, sum(bool(run.words) for run in runs))
     try:
         with passing_signals_on(lambda: [run.process for run in runs if run.process]) as signalled:
-            _run_all(runs, args, executor, signalled)
+            _run_all(runs, args.nproc, starter, signalled)
     finally:
         for process in (run.process for run in runs if run.process):
             process.close()
@@ -311,22 +301,22 @@ def _run(runs: Sequence[SeedRun], args: argparse.Namespace) -> int:
     return 128 - status if status < 0 else status  # a shell reports signal n as status 128 + n
 
 
-def _run_all(runs: Sequence[SeedRun], args: argparse.Namespace, executor: Any, signalled: Callable[[], int]) -> None:
-    """Start the runs, at most `args.jobs` at a time, and wait for them to end."""
+def _run_all(runs: Sequence[SeedRun], nproc: int, starter: SeparateRuns, signalled: Callable[[], int]) -> None:
+    """Start the runs, as many at a time as there may be, and wait for them to end."""
     waiting, active = [run for run in runs if run.words], list[SeedRun]()
     layout = "{n_fmt}/{total_fmt} runs, {elapsed} | {desc}"
     with tqdm(total=len(waiting), bar_format=layout, dynamic_ncols=True, disable=not sys.stderr.isatty()) as bar:
         while waiting or active:
-            while waiting and len(active) < args.jobs and not signalled():
+            while waiting and len(active) < starter.jobs and not signalled():
                 run = waiting.pop(0)
-                run.process = start_run(args, executor, run.words, run.directory)
+                run.process = starter.start(run.words, run.directory)
                 active.append(run)
-            time.sleep(PERIOD)
+            starter.wait(len(active), lambda: None)
             for run in [run for run in active if run.status is not None]:
                 active.remove(run)
                 run.result = read_result(run.directory)
                 run.stopped = bool(signalled() and run.status and not run.result)
-                console(describe_end(run, args.nproc))
+                console(describe_end(run, nproc))
                 bar.update()
             bar.set_description_str("; ".join(map(_describe_state, active)))
             if signalled() and not active:

@@ -1,16 +1,20 @@
-"""`--together`: several runs of the command line in step, in the same processes."""
+"""`--together`: several runs of the command line in step, in the same processes; also the runs that a sweep starts."""
 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
+from ding_lite.cli.parsers import check_run_options, load_command, parse
 from ding_lite.cli.running import (
     SeedRun,
     describe_end,
@@ -18,12 +22,15 @@ from ding_lite.cli.running import (
     launch,
     plan,
     plan_continued,
+    plan_resume,
     read_resumable,
     split_words,
     table,
 )
 from ding_lite.config import compile_config
+from ding_lite.launch.run_process import LOOK_PERIOD
 from ding_lite.policy import Policy
+from ding_lite.run.callbacks import Callback, WatchedRun
 from ding_lite.utils.checkpoint.run_directory import read_result, rename_for_seed
 from ding_lite.utils.logger import ExperimentLogger, console
 from ding_lite.utils.printable import show
@@ -133,3 +140,88 @@ def _carry_out(args: argparse.Namespace) -> int:
     if is_first:
         show(table(runs))
     return next((run.status for run in runs if run.status), 0)
+
+
+class StepRun(Callback):
+    """A run that `RunsInStep` trains; it is used as `RunProcess` is."""
+
+    def __init__(self, words: Sequence[str], name: str) -> None:
+        self.name, self._words = name, words
+        self._begun = self._stops = False
+        self._end: Outcome | None = None
+
+    def carry_out(self, callbacks: Sequence[Callback]) -> Policy:
+        """Begin or continue the run."""
+        self._begun = True
+        command, *words = self._words
+        args = parse(command, load_command(command), words)
+        check_run_options(args)
+        if command == "resume":
+            (directory,) = args.directories
+            call: Any = plan_resume(directory, args.words)
+        else:
+            (args.seed,) = args.seeds
+            call = plan(args)
+        return call(callbacks=[*callbacks, self])
+
+    def after_update(self, run: WatchedRun, output: Mapping[str, Any]) -> None:
+        """Stop the run if it was asked to end."""
+        if self._stops:
+            run.stop()
+
+    @property
+    def status(self) -> int | None:
+        return self._end.status if self._end else None
+
+    def ended(self, error: BaseException | None) -> None:
+        """Note how it ended."""
+        self._end = Outcome(error)
+
+    def last_line(self) -> str:
+        return self._end.last_line() if self._end else ""
+
+    def send_signal(self, signum: int) -> None:
+        """Ask the run to end."""
+        self._stops = True
+        if not self._begun:
+            self._end = Outcome(SystemExit(128 + signum))
+
+    def close(self) -> None:
+        """Do nothing: a run is over when its group is."""
+
+
+class RunsInStep:
+    """Starts the runs of a sweep in this process, in groups, and trains each group in step."""
+
+    def __init__(self) -> None:
+        load_extra("greenlet", "together", "--together")
+        self._waiting: list[StepRun] = []
+        ExperimentLogger.copies_to_pipes = True
+
+    def start(self, words: Sequence[str], directory: str) -> StepRun:
+        """Let a run of the command line wait for the others of its group; the words follow `ding_lite`."""
+        self._waiting.append(StepRun(words, Path(directory).name))
+        return self._waiting[-1]
+
+    def wait(self, active: int, look: Callable[[], None]) -> None:
+        """Train the runs that wait, if they are as many as are `active`, and call `look` from time to time."""
+        if len(self._waiting) < active:
+            return
+        runs, self._waiting = {run.name: run for run in self._waiting if run.status is None}, []
+        from ding_lite.together.runs import RunState, train_together  # noqa: PLC0415  (it needs the extra)
+
+        last, codes = [time.monotonic()], [0]
+
+        def progress(states: Sequence[RunState]) -> None:
+            if time.monotonic() >= last[0] + LOOK_PERIOD:
+                last[0] = time.monotonic()
+                look()
+
+        def end(state: RunState) -> None:
+            runs[state.name].ended(state.error)
+            codes.append(runs[state.name].status or 0)
+
+        with DDPContext():
+            train_together({name: run.carry_out for name, run in runs.items()}, progress, end)
+        if max(codes) >= 128:
+            signal.raise_signal(max(codes) - 128)  # now for the handler of the sweep

@@ -26,6 +26,8 @@ WORDS = {  # DI-engine's options, and the key that each of them sets
     "--replay-path": "env.replay_path",
 }
 
+TRIALS_IN_STEP = 8  # default of `sweep --together --jobs`
+
 
 class Train(Command):
     """Train a config file: one run, or one for each of several seeds.
@@ -208,6 +210,7 @@ class Sweep(Command):
     ding_lite sweep -c CONFIG policy.learn.learning_rate=1e-4..1e-2:log policy.learn.batch_size=32,64 max_env_step=20000
     ding_lite sweep -c CONFIG policy.nstep=1..5 --trials 30 --jobs 2 -s 0 1 2 max_env_step=20000
     ding_lite sweep -c CONFIG policy.nstep=1,3 policy.learn.batch_size=32,64 --sampler grid -o grid
+    ding_lite sweep -c CONFIG policy.discount_factor=0.9..0.999 --trials 24 --jobs 8 --together max_env_step=20000
     ding_lite sweep -c CONFIG policy.nstep=1..5 --storage postgresql://USER@HOST/DATABASE
     """
 
@@ -221,7 +224,8 @@ class Sweep(Command):
             metavar="N",
             help="trials of the whole sweep (default: 20; with a grid, all its points)",
         )
-        parser.add_argument("--jobs", type=int, default=1, metavar="J", help="trials side by side (default: 1)")
+        parser.add_argument("--jobs", type=int, metavar="J", help="trials side by side (default: 1; 8 with --together)")
+        add_together(parser)
         add_seeds(parser, "runs of each trial (default: the config's)")
         parser.add_argument(
             "--score", choices=("best", "last"), default="best", help="evaluation of a run that counts (default: best)"
@@ -242,7 +246,12 @@ class Sweep(Command):
     def run(self, args: argparse.Namespace) -> None:
         args.mode = None
         check_run_options(args)
-        check_at_least(args, trials=1, jobs=1, prune_after=0)
+        if args.together and (args.submit or args.nproc > 1 or args.max_restarts):
+            raise ConfigError(
+                "--together trains trials in this process: leave out --submit, --nproc and --max-restarts."
+            )
+        check_at_least(args, trials=1, jobs=1 + args.together, prune_after=0)
+        args.jobs = args.jobs or (TRIALS_IN_STEP if args.together else 1)
         optuna = load_extra("optuna", "sweep")
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         warnings.filterwarnings("ignore", module=r"optuna|ding_lite\.sweep")  # its remarks about each trial
@@ -257,4 +266,9 @@ class Sweep(Command):
         limits, words = split_words(words)
         pair = read_pair(args.config)
         check_limits(pair, limits, [*words, *to_words(first_values(space))])
-        raise SystemExit(Sweep(args, pair, space, words, limits).run())
+        starter = None
+        if args.together:
+            from ding_lite.cli.together import RunsInStep  # noqa: PLC0415
+
+            starter = RunsInStep()
+        raise SystemExit(Sweep(args, pair, space, words, limits, starter).run())

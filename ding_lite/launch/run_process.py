@@ -25,12 +25,13 @@ from typing import Any
 from ding_lite.utils.directory_lock import find_trap_inside, is_active
 from ding_lite.utils.disk import check_temporary_directory
 from ding_lite.utils.ranks.interrupt import SIGNALS, end_with_parent, restoring_signals
-from ding_lite.utils.ranks.launch_environment import loopback, set_variables, usable_cores
+from ding_lite.utils.ranks.launch_environment import check_processes, loopback, set_variables, usable_cores
 from ding_lite.utils.registry import UserError, load_extra
 
 PREEMPTION = {"SUBMITIT_PREEMPT_SIGNAL": "USR1"}  # a signal that ranks handle too, because SLURM may send it to them
 TIME_LIMIT = 60  # minutes of a job, after which it is requeued; submitit's own default is 5
 PERIOD = 0.2  # seconds between two looks at a job's process
+LOOK_PERIOD = 0.5  # seconds between two looks at several runs
 REQUEUES = 10**6  # time limits that a job may reach; submitit's own default is 3
 
 
@@ -140,14 +141,35 @@ def _check_printable(path: str, value: Any) -> None:
         raise UserError(f"{path}: expected a text without line breaks and control characters, got {str(value)!r}.")
 
 
-def start_run(
-    args: argparse.Namespace, executor: Any, words: Sequence[str], directory: str
-) -> RunProcess | SubmittedRun:
-    """Start a run that writes into `directory`: as a process of this machine or, with an `executor`, as a job of it."""
-    if executor is None:
-        return RunProcess(words, args.jobs * args.nproc if args.jobs > 1 else 1)
-    again = ["--resume"] * (words[0] == "train")  # a job that is requeued does the same, and so continues its run
-    return SubmittedRun(executor, Job([*words, *again]), directory)
+class SeparateRuns:
+    """Starts runs that have processes of their own on this machine or, with `--submit`, as jobs of a cluster.
+
+    Args:
+        args: the options of the command, of which `jobs` may be None.
+        folder: the directory of the runs.
+        most: how many runs there may be.
+
+    Attributes:
+        jobs: how many runs there may be at a time.
+    """
+
+    def __init__(self, args: argparse.Namespace, folder: Path, most: int) -> None:
+        self._executor = open_cluster(args, folder)
+        self.jobs = args.jobs or (most if self._executor else 1)
+        self._side_by_side = self.jobs * args.nproc if self.jobs > 1 else 1
+        if not self._executor:
+            check_processes(args.nproc * min(self.jobs, most), "--jobs")
+
+    def start(self, words: Sequence[str], directory: str) -> RunProcess | SubmittedRun:
+        """Start a run of the command line that writes into `directory`; the words follow `ding_lite`."""
+        if self._executor is None:
+            return RunProcess(words, self._side_by_side)
+        again = ["--resume"] * (words[0] == "train")  # a job that is requeued does the same, and so continues its run
+        return SubmittedRun(self._executor, Job([*words, *again]), directory)
+
+    def wait(self, active: int, look: Callable[[], None]) -> None:
+        """Wait until it is time to look at the runs again."""
+        time.sleep(LOOK_PERIOD)
 
 
 def process_words(args: argparse.Namespace) -> list[str]:

@@ -11,7 +11,6 @@ import json
 import math
 import signal
 import sys
-import time
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
@@ -25,14 +24,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from tqdm import tqdm
 
 from ding_lite.config import compile_config, save_config
-from ding_lite.launch.run_process import (
-    RunProcess,
-    SubmittedRun,
-    open_cluster,
-    passing_signals_on,
-    process_words,
-    start_run,
-)
+from ding_lite.launch.run_process import SeparateRuns, passing_signals_on, process_words
 from ding_lite.results.groups import short_value, shorten
 from ding_lite.results.run import RETURN, Evaluations
 from ding_lite.results.table import Table, show_number
@@ -54,11 +46,9 @@ from ding_lite.utils.checkpoint.run_directory import has_checkpoint, new_name, r
 from ding_lite.utils.directory_lock import find_trap_inside, is_active
 from ding_lite.utils.logger import console
 from ding_lite.utils.passwords import hide_passwords
-from ding_lite.utils.ranks.launch_environment import check_processes
 from ding_lite.utils.registry import UserError, load_extra
 from ding_lite.utils.tree import dotted_items
 
-PERIOD = 0.5  # seconds between two checks of the runs
 MAX_FAILURES = 3  # failed trials of this process, without any other, after which it gives up
 TRIALS = 20  # default of --trials; a grid has one for each of its points
 MARKS = 20  # moments at which runs with a limit are compared
@@ -78,7 +68,8 @@ class Sweep:
     """A sweep that this process takes part in. It is checked before anything starts.
 
     `args` are the options of the command `sweep`, `pair` is the config, and `space` what differs among trials, whose
-    other `words` are the same. `limits` of each run have their names on the command line.
+    other `words` are the same. `limits` of each run have their names on the command line. `starter` starts the runs
+    and has the methods of `SeparateRuns`, which is used if it is None.
     """
 
     def __init__(
@@ -88,6 +79,7 @@ class Sweep:
         space: Space,
         words: Sequence[str],
         limits: dict[str, int],
+        starter: Any = None,
     ) -> None:
         self._args, self._pair, self._words, self._limits = args, pair, words, limits
         self._space = check_space(space, self._compile)
@@ -105,9 +97,7 @@ class Sweep:
         self._limit, self._axis = limits.get(limit, 0), LIMITS[limit]
         points = count_points(self._space) if args.sampler == "grid" else math.inf
         self._trials = int(min(args.trials or (TRIALS if points == math.inf else points), points))
-        self._executor = open_cluster(args, self._folder)
-        if not self._executor:
-            check_processes(args.nproc * min(args.jobs, self._trials), "--jobs")
+        self._starter = starter or SeparateRuns(args, self._folder, self._trials)
         samplers = {"tpe": TPESampler(constant_liar=True), "random": RandomSampler(), "grid": BruteForceSampler()}
         # The first quarter of a trial's first run prunes nothing.
         median = optuna.pruners.MedianPruner(n_startup_trials=args.prune_after, n_warmup_steps=self._limit // 4 + 1)
@@ -119,7 +109,7 @@ class Sweep:
             pruner=median if args.pruner == "median" else optuna.pruners.NopPruner(),
         )
         self._active: dict[int, tuple[Trial, Steps]] = {}
-        self._processes: dict[int, RunProcess | SubmittedRun] = {}  # by the numbers of their trials
+        self._processes: dict[int, Any] = {}  # what the starter returned, by the numbers of their trials
         self._reported: dict[int, int] = {}  # the newest mark of each trial
         self._signalled: Callable[[], int] = int
         self._failed, self._succeeded = 0, False
@@ -156,15 +146,19 @@ class Sweep:
                 unfinished = [trial.number for trial in self._study.count(*UNFINISHED)]
                 if not self._active and (self._ends or not unfinished):
                     break
-                for number, (trial, steps) in list(self._active.items()):
-                    if ending := self._advance(trial, steps):
-                        del self._active[number]
-                        console(f"trial {number} {ending} ({show_values(trial.params)})")
                 bar.n = len(self._study.count()) - len(unfinished)
                 bar.set_description_str(f"running: {', '.join(map(str, unfinished))}")
-                time.sleep(PERIOD)
+                self._look()
+                self._starter.wait(len(self._active), self._look)
         if self._ends and not self._signalled():
             raise UserError(f"The first {MAX_FAILURES} trials failed, so the sweep ends: see the lines above.")
+
+    def _look(self) -> None:
+        """Look at the runs of all trials, and let the trials continue."""
+        for number, (trial, steps) in list(self._active.items()):
+            if ending := self._advance(trial, steps):
+                del self._active[number]
+                console(f"trial {number} {ending} ({show_values(trial.params)})")
 
     @property
     def _ends(self) -> bool:
@@ -230,7 +224,7 @@ class Sweep:
     def _execute(self, trial: Trial, run: Evaluations, before: Sequence[float], words: Sequence[str]) -> Steps:
         """Start a process with the words after `ding_lite` and wait for its end. Return why it failed, or ""."""
         yield  # a signal may have arrived
-        process = start_run(self._args, self._executor, words, str(run.directory))
+        process = self._starter.start(words, str(run.directory))
         self._processes[trial.number] = process
         status, pruned = None, False
         try:

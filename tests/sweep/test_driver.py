@@ -42,7 +42,7 @@ LIMITS = {"max_env_step": 100}
 @pytest.fixture(autouse=True)
 def fakes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_process, "RunProcess", FakeRun)
-    monkeypatch.setattr(driver, "PERIOD", 0.0)
+    monkeypatch.setattr(run_process, "LOOK_PERIOD", 0.0)
     monkeypatch.setattr(driver, "write_outcome", lambda study, *rest: bool(study.count(TrialState.COMPLETE)))
     FakeRun.reset()
 
