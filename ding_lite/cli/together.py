@@ -191,10 +191,11 @@ class StepRun(Callback):
 
 
 class RunsInStep:
-    """Starts the runs of a sweep in this process, in groups, and trains each group in step."""
+    """Starts the runs of a sweep in this process, in groups of `jobs`, and trains each group in step."""
 
-    def __init__(self) -> None:
+    def __init__(self, jobs: int) -> None:
         load_extra("greenlet", "together", "--together")
+        self.jobs = jobs
         self._waiting: list[StepRun] = []
         ExperimentLogger.copies_to_pipes = True
 

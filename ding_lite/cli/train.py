@@ -258,6 +258,7 @@ class Sweep(Command):
         from ding_lite.cli.running import check_limits, split_words  # noqa: PLC0415  (it loads torch)
         from ding_lite.config import read_pair  # noqa: PLC0415
         from ding_lite.sweep.driver import Sweep  # noqa: PLC0415
+        from ding_lite.sweep.plan import SweepPlan  # noqa: PLC0415
         from ding_lite.sweep.study import first_values, read_words, to_words  # noqa: PLC0415
 
         if read_launch() is not None:
@@ -270,5 +271,5 @@ class Sweep(Command):
         if args.together:
             from ding_lite.cli.together import RunsInStep  # noqa: PLC0415
 
-            starter = RunsInStep()
-        raise SystemExit(Sweep(args, pair, space, words, limits, starter).run())
+            starter = RunsInStep(args.jobs)
+        raise SystemExit(Sweep(SweepPlan(args, pair, space, words, limits), starter).run())

@@ -127,12 +127,17 @@ def open_study(storage: str, problem: Mapping[str, Any], **options: Any) -> Shar
             hide_passwords(f"Cannot open the storage '{storage}': {text[0].rstrip('.')}.")
             + " Give the URL of a database, such as sqlite:///sweep.db, or the path of a journal file."
         ) from None
-    for key in (key for key in problem if before.get(key, problem[key]) != problem[key]):
-        raise UserError(
-            f"The sweep '{study.study_name}' was started with {key} {before[key]}, and now has {problem[key]}: repeat "
-            "its command to continue it, or start another one with -o DIR."
-        )
+    check_problem(study.study_name, before, problem)
     return study
+
+
+def check_problem(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Check that a sweep that began with the problem `before` may go on with that of `now`."""
+    for key in (key for key in now if before.get(key, now[key]) != now[key]):
+        raise UserError(
+            f"The sweep '{name}' was started with {key} {before[key]}, and now has {now[key]}: repeat its command to "
+            "continue it, or start another one with -o DIR."
+        )
 
 
 def _open_journal(path: Path) -> HeartbeatJournal:

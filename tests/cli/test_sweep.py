@@ -57,7 +57,7 @@ def _evaluations(folder: Path) -> list[float]:
 
 
 def test_runs_in_step_wait_for_all_that_are_active_and_end_at_a_signal() -> None:
-    starter = RunsInStep()
+    starter = RunsInStep(2)
     run = starter.start(["train", "-c", "never_read.py", "-s", "0"], "trial_0000_seed0")
     starter.wait(2, lambda: None)  # the other has not started
     assert run.status is None
@@ -68,7 +68,7 @@ def test_runs_in_step_wait_for_all_that_are_active_and_end_at_a_signal() -> None
 
 
 def test_an_error_ends_a_run_in_step_and_is_its_last_line() -> None:
-    starter = RunsInStep()
+    starter = RunsInStep(2)
     runs = [starter.start(["train", "-c", f"{name}.py", "-s", "0"], name) for name in ("one", "two")]
     starter.wait(2, lambda: None)
     assert [run.status for run in runs] == [2, 2]

@@ -20,6 +20,7 @@ from ding_lite.launch import run_process
 from ding_lite.results.run import Evaluations
 from ding_lite.sweep import driver, study
 from ding_lite.sweep.driver import MARKS, MAX_FAILURES, Sweep
+from ding_lite.sweep.plan import SweepPlan
 from ding_lite.sweep.study import read_words
 from ding_lite.utils.registry import UserError
 from tests.run.helpers import CONFIG
@@ -50,7 +51,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> None:
 def create(rates: str, fixed: tuple[str, ...] = (), limits: dict[str, int] = LIMITS, **options: Any) -> Sweep:
     words = ("env.stop_value=None", *fixed)
     args = Namespace(config=str(CONFIG), **OPTIONS | options)
-    sweep = Sweep(args, read_pair(CONFIG), read_words([f"{RATE}={rates}"])[0], words, limits)
+    sweep = Sweep(SweepPlan(args, read_pair(CONFIG), read_words([f"{RATE}={rates}"])[0], words, limits))
     for rate in rates.split(",") if not sweep._study.trials else []:  # a grid has no order of its own
         sweep._study.enqueue_trial({RATE: float(rate)})
     return sweep
@@ -111,7 +112,7 @@ def test_a_signal_interrupts_and_the_same_command_continues() -> None:
 @pytest.mark.parametrize("damaged", [False, True])
 def test_what_a_killed_process_has_left_is_continued(damaged: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     killed = create("0.1,0.2", seeds=[3, 5])
-    trial = killed._study.claim(killed._space, 2)
+    trial = killed._study.claim(killed._plan.space, 2)
     assert trial is not None
     steps = killed._try(trial)
     while len(FakeRun.started) < 2:  # until its second run has begun

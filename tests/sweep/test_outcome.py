@@ -18,7 +18,7 @@ from optuna.samplers import RandomSampler
 from optuna.trial import TrialState
 
 from ding_lite.config import compile_config, read_config
-from ding_lite.sweep.driver import draw_pictures, tabulate, write_outcome
+from ding_lite.sweep.outcome import draw_pictures, tabulate, write_outcome
 from ding_lite.sweep.study import ERROR, SharedStudy, open_study, read_words, to_words
 from tests.run.helpers import CONFIG
 
