@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from ding_lite.config import SavedRun, compile_config, find_policy, read_file, read_saved_run
 from ding_lite.launch.launcher import run_ranks
-from ding_lite.launch.run_process import SeparateRuns, passing_signals_on, process_words
+from ding_lite.launch.run_process import SeparateRuns, passing_signals_on, process_words, run_all
 from ding_lite.policy import Policy
 from ding_lite.results.run import RETURN, Evaluations, closest_path, find_checkpoint
 from ding_lite.results.table import Table
@@ -303,24 +303,20 @@ def _run(runs: Sequence[SeedRun], args: argparse.Namespace) -> int:
 
 def _run_all(runs: Sequence[SeedRun], nproc: int, starter: SeparateRuns, signalled: Callable[[], int]) -> None:
     """Start the runs, as many at a time as there may be, and wait for them to end."""
-    waiting, active = [run for run in runs if run.words], list[SeedRun]()
+    waiting = [run for run in runs if run.words]
     layout = "{n_fmt}/{total_fmt} runs, {elapsed} | {desc}"
     with tqdm(total=len(waiting), bar_format=layout, dynamic_ncols=True, disable=not sys.stderr.isatty()) as bar:
-        while waiting or active:
-            while waiting and len(active) < starter.jobs and not signalled():
-                run = waiting.pop(0)
-                run.process = starter.start(run.words, run.directory)
-                active.append(run)
-            starter.wait(len(active), lambda: None)
-            for run in [run for run in active if run.status is not None]:
-                active.remove(run)
-                run.result = read_result(run.directory)
-                run.stopped = bool(signalled() and run.status and not run.result)
-                console(describe_end(run, nproc))
-                bar.update()
+
+        def end(run: SeedRun) -> None:
+            run.result = read_result(run.directory)
+            run.stopped = bool(signalled() and run.status and not run.result)
+            console(describe_end(run, nproc))
+            bar.update()
+
+        def show_states(active: Sequence[SeedRun]) -> None:
             bar.set_description_str("; ".join(map(_describe_state, active)))
-            if signalled() and not active:
-                return
+
+        run_all(waiting, starter, signalled, end, show_states)
 
 
 def _describe_state(run: SeedRun) -> str:

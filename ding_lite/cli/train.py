@@ -230,7 +230,10 @@ class Sweep(Command):
         parser.add_argument(
             "--score", choices=("best", "last"), default="best", help="evaluation of a run that counts (default: best)"
         )
-        parser.add_argument("--sampler", choices=("tpe", "random", "grid"), default="tpe", help="default: tpe")
+        parser.add_argument("--sampler", choices=("tpe", "random", "grid", "pbt"), default="tpe", help="default: tpe")
+        parser.add_argument(
+            "--rounds", type=int, default=10, metavar="R", help="of pbt: parts of a run that end with a comparison"
+        )
         parser.add_argument("--pruner", choices=("median", "none"), default="median", help="default: median")
         parser.add_argument(
             "--prune-after", type=int, default=5, metavar="N", help="complete trials before any is pruned (default: 5)"
@@ -272,4 +275,9 @@ class Sweep(Command):
             from ding_lite.cli.together import RunsInStep  # noqa: PLC0415
 
             starter = RunsInStep(args.jobs)
-        raise SystemExit(Sweep(SweepPlan(args, pair, space, words, limits), starter).run())
+        plan = SweepPlan(args, pair, space, words, limits)
+        if args.sampler == "pbt":
+            from ding_lite.sweep.population import Population  # noqa: PLC0415
+
+            raise SystemExit(Population(plan, starter).run())
+        raise SystemExit(Sweep(plan, starter).run())

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from ding_lite.utils.directory_lock import find_trap_inside, is_active
 from ding_lite.utils.disk import check_temporary_directory
@@ -170,6 +170,42 @@ class SeparateRuns:
     def wait(self, active: int, look: Callable[[], None]) -> None:
         """Wait until it is time to look at the runs again."""
         time.sleep(LOOK_PERIOD)
+
+
+class WaitingRun(Protocol):
+    """A run that has not been started: its directory, and its command line after `ding_lite`. `process` is set then."""
+
+    directory: str
+    words: Sequence[str]
+    process: Any
+
+
+Waiting = TypeVar("Waiting", bound=WaitingRun)
+
+
+def run_all(
+    runs: Iterable[Waiting],
+    starter: Any,
+    signalled: Callable[[], int],
+    on_end: Callable[[Waiting], None],
+    on_look: Callable[[Sequence[Waiting]], None],
+) -> None:
+    """Start runs, as many at a time as there may be, and wait for their ends; after a signal none is started.
+
+    `starter` has the methods of `SeparateRuns`. `on_end` is called with each run that has ended, and `on_look` from
+    time to time with those that have not.
+    """
+    waiting, active = list(runs), list[Waiting]()
+    while active or (waiting and not signalled()):
+        while waiting and len(active) < starter.jobs and not signalled():
+            run = waiting.pop(0)
+            run.process = starter.start(run.words, run.directory)
+            active.append(run)
+        starter.wait(len(active), lambda: on_look(active))
+        for run in [run for run in active if run.process.status is not None]:
+            active.remove(run)
+            on_end(run)
+        on_look(active)
 
 
 def process_words(args: argparse.Namespace) -> list[str]:
