@@ -30,6 +30,7 @@ from ding_lite.worker.learner import updates_after
 
 # Each limit of a run, and the count that it bounds.
 LIMITS = {"max_env_step": "envstep", "max_train_iter": "train_iter", "train_epoch": "epoch"}
+UPDATES_BEFORE_PLAYING = 100  # learner iterations between two checks for evaluations, while data are learned from
 
 
 @dataclass(frozen=True)
@@ -266,8 +267,12 @@ class Experiment:
             block = self._reward_model.process(block)
         return self.policy.to_samples(block) if self._source.plays else block
 
+    def plays(self, replay: ReplayBuffer) -> bool:
+        """Return whether the policy has made its first updates on data that the replay buffer has read."""
+        return self.learner.train_iter >= replay.first_updates
+
     def sample(self, replay: ReplayBuffer) -> Iterable[Batch]:
-        """Return the batches to learn from after a collect, see `updates_after`.
+        """Return the batches to learn from after a collect, see `updates_after`, or before the policy plays.
 
         There are none until the replay buffer of every rank holds at least `policy.learn.batch_size` samples.
 
@@ -275,6 +280,9 @@ class Experiment:
             replay: this rank's replay buffer.
         """
         learn = self._setup.cfg.policy.learn
+        if not self.plays(replay):
+            number = min(replay.first_updates - self.learner.train_iter, UPDATES_BEFORE_PLAYING)
+            return replay.batches(learn.batch_size, number)
         if not self._enough:
             self._enough = allreduce_data(int(replay.count() >= learn.batch_size)) == get_world_size()
         return replay.batches(learn.batch_size, updates_after(learn, self._collected)) if self._enough else ()

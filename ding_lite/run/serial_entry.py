@@ -62,7 +62,8 @@ def serial_pipeline(
         while not experiment.finished():
             if experiment.evaluate():
                 break
-            replay.push(experiment.collect())
+            if experiment.plays(replay):
+                replay.push(experiment.collect())
             experiment.learn(experiment.sample(replay), replay.update)
     return experiment.policy
 

@@ -76,10 +76,10 @@ def pair(path: Path, kind: str, **buffer: Any) -> Any:
 @pytest.mark.parametrize(
     ("kind", "size", "words", "message"),
     [
-        ("sql", 4, f"{BUFFER}.data_path=", "data_path: expected an expert's data set for the buffer 'sqil', got none"),
+        ("sql", 4, f"{BUFFER}.data_path=", "data_path: expected a data set, got none: record one"),
         ("sql", 3, "", "key 'obs': expected [4] in each row, as the environment has it, got [3]"),
         ("dqn", 4, "policy.priority=True", "policy.priority=True has no effect on the buffer 'sqil'"),
-        ("ppo_offpolicy", 4, "", "the policy learns from 'adv' of each step, which no data set has"),
+        ("ppo_offpolicy", 4, "", "The policy learns from 'adv' of each step, which no data set has"),
         # The expert's reward would be divided by the deviation of returns, and its last step followed by itself.
         ("dqn", 4, "env.norm_reward=True", f"env.norm_reward would change the rewards of {BUFFER}.type='sqil'"),
         ("dqn", 4, "reward_model.type=rnd", f"reward_model would change the rewards of {BUFFER}.type='sqil'"),

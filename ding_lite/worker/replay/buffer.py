@@ -56,6 +56,7 @@ class ReplayBuffer:
 
     config: ClassVar[dict[str, Any]] = dict()
     graphs: tuple[Any, Any] | None = None
+    first_updates = 0
 
     def __init__(
         self, ring: Ring, sampler: Sampler, view: View, batch_device: torch.device | str | None = None

@@ -192,6 +192,10 @@ class PrioritizedSampler:
         mean = allreduce_data({key: x_L.sum() for key, x_L in sums.items()}, "mean")
         return self._tree.array(mean["free"] / mean["bounded"])
 
+    def integers(self, high: int, number: int) -> Tensor:
+        """Return this many integers from 0 to below `high`, drawn uniformly."""
+        return torch.from_numpy(self._rng.integers(high, size=number))
+
     def update(self, index: Tensor, priority: Tensor) -> None:
         """Set the priorities `[B]` of places `[B]`; where a new priority is not finite, the old one stays."""
         xp, place_B = self._tree.arrays, self._tree.array(index)
