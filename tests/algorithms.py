@@ -400,6 +400,10 @@ ALGORITHMS = {
         toy=f"learn.tau=0.9 learn.beta=30.0 learn.target_theta=0.05 learn.learning_rate_value=3e-3 {RATES}",
         within="",
     ),
+    "awac": Algorithm(cases=("", PRIORITY), small=""),
+    "iql_online": Algorithm(tests="offline/policy/test_online.py"),
+    "cql_online": Algorithm(tests="offline/policy/test_online.py"),
+    "td3_bc_online": Algorithm(tests="offline/policy/test_online.py", targets_every=2),
     "td3_bc": Algorithm(
         targets_every=2,
         small="",

@@ -129,17 +129,25 @@ class QAC(ActorCritic):
 ContinuousQAC = QAC  # the name in later versions of DI-engine
 
 
-@MODEL_REGISTRY.register("continuous_qvac")
-class QVAC(QAC):
-    """`QAC` with a network for the state value V(s) in addition.
+@MODEL_REGISTRY.register("continuous_normal_qac")
+class NormalQAC(QAC):
+    """`QAC` whose actor's normal distribution is not squashed by tanh: actions at the bounds have a finite likelihood.
 
-    The actor's normal distribution is not squashed by tanh, so that actions at the bounds have a finite likelihood.
     Instead tanh keeps mu between -1 and 1. sigma is a parameter that does not depend on the observation. Arguments as
-    for `QAC`; the head of the value has the size of a critic's head.
+    for `QAC`.
+    """
+
+    distribution: ClassVar[dict[str, Any]] = dict(sigma_type="independent", bound_type="tanh")
+
+
+@MODEL_REGISTRY.register("continuous_qvac")
+class QVAC(NormalQAC):
+    """`NormalQAC` with a network for the state value V(s) in addition.
+
+    Arguments as for `QAC`; the head of the value has the size of a critic's head.
     """
 
     modes: ClassVar[tuple[str, ...]] = ("compute_actor", "compute_critic", "compute_value")
-    distribution: ClassVar[dict[str, Any]] = dict(sigma_type="independent", bound_type="tanh")
 
     @with_arguments_of(QAC)
     def __init__(self, *args: Any, **options: Any) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ding_lite.multi_agent.policy.mappo import MAPPOPolicy as MAPPOPolicy
     from ding_lite.multi_agent.policy.qmix import QMIXPolicy as QMIXPolicy
     from ding_lite.multi_agent.policy.wqmix import WQMIXPolicy as WQMIXPolicy
+    from ding_lite.offline.policy.awac import AWACPolicy as AWACPolicy
     from ding_lite.offline.policy.bc import BCPolicy as BCPolicy
     from ding_lite.offline.policy.bcq import BCQPolicy as BCQPolicy
     from ding_lite.offline.policy.cql import CQLPolicy as CQLPolicy

@@ -102,7 +102,11 @@ def test_a_run_first_learns_from_the_data_and_then_plays(tmp_path: Path) -> None
     data_path = write_expert(tmp_path / "expert.npz")
     config = pair(tmp_path, "dqn", data_path=data_path, first_updates=250)
     config[0]["policy"]["other"]["replay_buffer"]["type"] = "demonstrations"
-    words = ["policy.learn.batch_size=8", "policy.eval.evaluator.eval_freq=50", "policy.learn.learner.hook.log_show_after_iter=50"]
+    words = [
+        "policy.learn.batch_size=8",
+        "policy.eval.evaluator.eval_freq=50",
+        "policy.learn.learner.hook.log_show_after_iter=50",
+    ]
     policy = serial_pipeline(config, seed=0, max_train_iter=400, overrides=words)
     assert policy.iteration >= 400
     records = metrics(tmp_path / "run")

@@ -29,7 +29,7 @@ Deviation from the paper: the actor does not imitate the data in the first itera
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from easydict import EasyDict
@@ -71,7 +71,7 @@ class CQLPolicy(SACPolicy):
             lagrange_thresh=Key(-1.0, "target of min_q_weight times the gap, above 0; used by with_lagrange only"),
         ),
     )
-    learns_from = "dataset"
+    learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "dataset"
     small_at_first = ("actor", "critic")
     logged_figures = (*SACPolicy.logged_figures, "conservative_gap", "lagrange")
 

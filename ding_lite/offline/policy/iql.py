@@ -23,7 +23,7 @@ L_critic are computed before the iteration's step of V.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import gymnasium
 import torch
@@ -67,7 +67,7 @@ class IQLPolicy(Policy):
         ),
     )
     model_type = "continuous_qvac"
-    learns_from = "dataset"
+    learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "dataset"
     action_spaces = (gymnasium.spaces.Box,)
     unit_actions = True
     actor_mode = "compute_actor"

@@ -14,7 +14,7 @@ Deviation from the paper: observations are normalised only with `env.norm_obs=Tr
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
@@ -40,13 +40,13 @@ class TD3BCPolicy(DDPGPolicy):
             eval=dict(evaluator=dict(eval_freq=1000)),
         ),
     )
-    learns_from = "dataset"
+    learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "dataset"
     logged_figures = (*DDPGPolicy.logged_figures, "bc_loss", "q_scale")
 
     def _actor_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return L_actor and detached figures. All ranks must call it together, because it averages over ranks."""
         action_BD = self._run(self._model.actor, batch["obs"])
         q_B = self._run_frozen(self._model.critic, batch["obs"], action=action_BD, num=1)[0]
-        q_scale = allreduce_data(q_B.detach().abs().mean(), op="mean")
+        q_scale = allreduce_data(q_B.detach().abs().mean() * self._optimizers["actor"].weight, op="mean")
         loss, bc_loss = td3_bc_actor_error(q_B, action_BD, batch["action"], q_scale, self._cfg.learn.alpha)
         return loss, {"bc_loss": bc_loss, "q_scale": q_scale}
