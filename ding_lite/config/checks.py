@@ -100,6 +100,11 @@ def _check_pairs(cfg: EasyDict) -> None:
             f"{changes} would change the rewards of {sc.BUFFER}.type='sqil', which are 1 for the expert's steps and 0 "
             "for the policy's own, whatever the environment's are: leave it out."
         )
+    if buffer_type == "demonstrations" and "reward_model" in cfg:
+        raise ConfigError(
+            f"reward_model would change the rewards of the policy's own steps, and not those of {sc.BUFFER}.data_path: "
+            "leave one of them out."
+        )
 
 
 def _check_capacity(cfg: EasyDict, size: int) -> None:

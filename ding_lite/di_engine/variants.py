@@ -30,6 +30,12 @@ POLICY_KEYS = {
         "policy.model.obs_shape.agent_state": "policy.model.obs_shape",
         **dict.fromkeys(("policy.collect.n_episode", "policy.collect.unroll_len"), ""),
     },
+    "dqfd": {
+        "policy.learn.lambda3": "policy.learn.weight_decay",
+        "policy.learn.per_train_iter_k": "policy.other.replay_buffer.first_updates",
+        "policy.collect.pho": "policy.other.replay_buffer.ratio",
+        **dict.fromkeys(("policy.learn.expert_replay_buffer_size", "policy.collect.demonstration_info_path"), ""),
+    },
     "dt": {
         "policy.model.context_len": "policy.context_len",
         "dataset.context_len": "policy.context_len",
@@ -118,6 +124,10 @@ def choose_variant(user: dict[str, Any], notes: list[str]) -> None:
     if name == "dt" and get_key(user, "policy.model.state_dim") is not None:
         _read_dt(user, notes)
         return
+    if name == "dqfd" and any(get_key(user, old) is not None for old in POLICY_KEYS[name]):
+        _move_keys(user, name, notes)
+        if not get_key(user, f"{BUFFER}.type"):
+            set_key(user, f"{BUFFER}.type", "demonstrations")
     if name == "coma" and isinstance(get_key(user, "policy.model.obs_shape"), dict):
         _move_keys(user, name, notes)
     if name in HYBRID_POLICIES and "hybrid" in given_action_spaces(user).values():

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ding_lite.model.qac import QVAC as QVAC
     from ding_lite.model.qac import ContinuousQAC as ContinuousQAC
     from ding_lite.model.qac import DiscreteQAC as DiscreteQAC
+    from ding_lite.model.qac import NormalQAC as NormalQAC
     from ding_lite.model.qac import QACEnsemble as QACEnsemble
     from ding_lite.model.qac import QACQuantile as QACQuantile
     from ding_lite.model.recurrent import DRQN as DRQN

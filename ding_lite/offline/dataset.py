@@ -60,6 +60,7 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         reward_norm: how rewards change before they are summed. 'normalize': their mean is 0 and their variance 1;
             'iql_locomotion': the returns of finished trajectories differ by at most 1000 (Kostrikov et al. 2021,
             arXiv:2110.06169); 'ones': each is 1; or one of `REWARD_SHIFTS`; empty: not at all.
+        one_step: add `reward_1`, `done_1` and `next_obs_1`, what the first step alone has led to.
 
     Attributes:
         columns: the columns, as tensors.
@@ -77,8 +78,10 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         ignore_done: bool = False,
         action_units: str = "",
         reward_norm: str = "",
+        one_step: bool = False,
     ) -> None:
         self.source, self._action_units, self._reward_norm = source, action_units, reward_norm
+        self._one_step = one_step
         self._has_successors = True  # whether the next observations of all steps are known
         self.columns = columns = {key: self._to_tensors(key, value) for key, value in columns.items()}
         self._check_columns()
@@ -109,8 +112,12 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
             self._has_successors = not (unknown_R & ~self._flag(PADDING)).any()
         if "reward" not in self.columns:
             return
-        last_R, self._now["reward"], self._now["value_gamma"] = _sum_rewards(self._rewards(ends_R), cut_R, nstep, gamma)
+        rewards_R = self._rewards(ends_R)
+        last_R, self._now["reward"], self._now["value_gamma"] = _sum_rewards(rewards_R, cut_R, nstep, gamma)
         self._now["done"] = done_R[last_R]
+        if self._one_step:
+            self._now |= {"reward_1": rewards_R, "done_1": done_R}
+            self._unknown_R = unknown_R
         if "next_obs" not in self.columns:
             self._next, self._next_row = self.columns["obs"], torch.where(unknown_R[last_R], last_R, last_R + 1)
         elif nstep > 1:
@@ -189,6 +196,9 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         """Return the transitions `[B, ...]` of these numbers; write them to the tensors `out`, if given."""
         row_B = index_B if self._start is None else self._start[index_B]
         batch = {key: self._take(key, column, row_B, out and out[key]) for key, column in self._now.items()}
+        if self._next is not None and self._one_step:
+            after_B = row_B if "next_obs" in self.columns else row_B + ~self._unknown_R[row_B]
+            batch["next_obs_1"] = self._take("next_obs", self._next, after_B, out and out["next_obs_1"])
         if self._next is not None:
             row_B = row_B if self._next_row is None else self._next_row[row_B]
             batch["next_obs"] = self._take("next_obs", self._next, row_B, out and out["next_obs"])
@@ -444,6 +454,7 @@ def read_dataset(
     action_units: str = "",
     reward_norm: str = "",
     length: int | None = None,
+    one_step: bool = False,
 ) -> OfflineDataset:
     """Read a data set: HDF5, .npz, a directory of .npy files (mapped into memory), or Minari.
 
@@ -472,7 +483,7 @@ def read_dataset(
         units = action_units or file.action_units
         if length is not None:
             return SequenceDataset(columns, length, path, units)
-        return OfflineDataset(columns, nstep, gamma, path, ignore_done, units, reward_norm)
+        return OfflineDataset(columns, nstep, gamma, path, ignore_done, units, reward_norm, one_step)
 
 
 def _read(file: Columns, names: dict[str, Any], name: str, path: str) -> Any:

@@ -75,7 +75,13 @@ class DataReplayBuffer(ReplayBuffer):
         super().__init__(ring, sampler, view, batch_device)
         self.first_updates, self._ratio = first_updates, ratio
         self.data = read_dataset(
-            data_path, data_type, nstep=nstep, gamma=gamma, action_units=action_units, reward_norm=reward_norm
+            data_path,
+            data_type,
+            nstep=nstep,
+            gamma=gamma,
+            action_units=action_units,
+            reward_norm=reward_norm,
+            one_step=options.get("one_step", False),
         )
 
     def fit(self, *args: Any, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""The pipeline that learns from a data set, under two names, and DI-engine's name for runs with `sqil.py`."""
+"""The pipeline that learns from a data set, under two names, and DI-engine's names for runs with an expert's data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ding_lite.utils.ranks.interrupt import InterruptGuard
 from ding_lite.utils.ranks.meeting import describe_values
 from ding_lite.utils.registry import ConfigError
 
-EXPERT_STEPS = 10_000  # env steps that an expert's policy plays for `serial_pipeline_sqil`
+EXPERT_STEPS = 10_000  # env steps that an expert's policy plays, if its config is given
 AGREE_PERIOD = 0.5  # seconds between two collectives in which the ranks agree whether to stop
 
 
@@ -120,20 +120,59 @@ def serial_pipeline_sqil(
     `policy.collect.model_path` of `input_cfg`, or of the expert's best checkpoint. The other arguments, the return
     value and the errors are those of `serial_pipeline`.
     """
-    if not isinstance(expert, str | tuple | list | None):
-        raise ConfigError(f"serial_pipeline_sqil: expected the expert's data set or its config, got {show(expert)}.")
-    data_path = expert if isinstance(expert, str) and not expert.endswith(".py") else None
-    if expert is not None and data_path is None:
-        main, _ = read_pair(input_cfg)
-        data_path = f"{main.get('exp_name', 'default')}_expert.npz"
-        weights = None if expert_model is not None else get_key(main, "policy.collect.model_path")
-        collect_demo_data(expert, seed, EXPERT_STEPS, data_path, env_setting, expert_model, state_dict_path=weights)
-    buffer = {"type": "sqil", "data_path": data_path}
-    given = [f"policy.other.replay_buffer.{key}={value}" for key, value in buffer.items() if value is not None]
-    given = [*overrides, *given]
+    buffer = {"type": "sqil", "data_path": record_expert(input_cfg, expert, seed, env_setting, expert_model)}
+    given = [*overrides, *with_buffer(buffer)]
     return serial_pipeline(
         input_cfg, seed, env_setting, model, max_train_iter, max_env_step, overrides=given, callbacks=callbacks
     )
+
+
+def serial_pipeline_dqfd(
+    input_cfg: str | tuple[dict[str, Any], dict[str, Any]],
+    expert: str | tuple[dict[str, Any], dict[str, Any]] | None = None,
+    seed: int | None = None,
+    env_setting: Sequence[Any] | None = None,
+    model: nn.Module | None = None,
+    expert_model: nn.Module | None = None,
+    max_train_iter: int = int(1e10),
+    max_env_step: int = int(1e10),
+    *,
+    overrides: Sequence[str] = (),
+    callbacks: Sequence[Callback] = (),
+) -> Policy:
+    """Train with `serial_pipeline` and the replay buffer 'demonstrations', see `DemonstrationReplayBuffer`.
+
+    The arguments, among them `expert`, are those of `serial_pipeline_sqil`.
+    """
+    buffer = {"type": "demonstrations", "data_path": record_expert(input_cfg, expert, seed, env_setting, expert_model)}
+    given = [*overrides, *with_buffer(buffer)]
+    return serial_pipeline(
+        input_cfg, seed, env_setting, model, max_train_iter, max_env_step, overrides=given, callbacks=callbacks
+    )
+
+
+def record_expert(
+    input_cfg: str | tuple[dict[str, Any], dict[str, Any]],
+    expert: str | tuple[dict[str, Any], dict[str, Any]] | None,
+    seed: int | None,
+    env_setting: Sequence[Any] | None,
+    expert_model: nn.Module | None,
+) -> str | None:
+    """Return the path of the data set that `expert` names, or of one that it plays; None if it is None."""
+    if not isinstance(expert, str | tuple | list | None):
+        raise ConfigError(f"expected the expert's data set or its config, got {show(expert)}.")
+    if expert is None or (isinstance(expert, str) and not expert.endswith(".py")):
+        return expert
+    main, _ = read_pair(input_cfg)
+    data_path = f"{main.get('exp_name', 'default')}_expert.npz"
+    weights = None if expert_model is not None else get_key(main, "policy.collect.model_path")
+    collect_demo_data(expert, seed, EXPERT_STEPS, data_path, env_setting, expert_model, state_dict_path=weights)
+    return data_path
+
+
+def with_buffer(options: dict[str, Any]) -> list[str]:
+    """Return overrides that set options of the replay buffer, except those that are None."""
+    return [f"policy.other.replay_buffer.{key}={value}" for key, value in options.items() if value is not None]
 
 
 class BatchFeed(NoEnvironments):

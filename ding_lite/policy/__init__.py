@@ -20,9 +20,13 @@ if TYPE_CHECKING:
     from ding_lite.offline.policy.bcq import BCQPolicy as BCQPolicy
     from ding_lite.offline.policy.cql import CQLPolicy as CQLPolicy
     from ding_lite.offline.policy.discrete_cql import DiscreteCQLPolicy as DiscreteCQLPolicy
+    from ding_lite.offline.policy.dqfd import DQFDPolicy as DQFDPolicy
     from ding_lite.offline.policy.dt import DTPolicy as DTPolicy
     from ding_lite.offline.policy.edac import EDACPolicy as EDACPolicy
     from ding_lite.offline.policy.iql import IQLPolicy as IQLPolicy
+    from ding_lite.offline.policy.online import OnlineCQLPolicy as OnlineCQLPolicy
+    from ding_lite.offline.policy.online import OnlineIQLPolicy as OnlineIQLPolicy
+    from ding_lite.offline.policy.online import OnlineTD3BCPolicy as OnlineTD3BCPolicy
     from ding_lite.offline.policy.td3_bc import TD3BCPolicy as TD3BCPolicy
     from ding_lite.policy.base import Policy as Policy
     from ding_lite.policy.base import create_policy as create_policy

@@ -31,6 +31,9 @@ PIPELINES = {
     "serial_pipeline_sqil": Pipeline(
         "offline.serial_entry_offline", "serial_sqil", "from a replay buffer and an expert's data"
     ),
+    "serial_pipeline_dqfd": Pipeline(
+        "offline.serial_entry_offline", "serial_dqfd", "from a replay buffer and demonstrations"
+    ),
 }
 # Names for the option `-m`, with those of DI-engine that are other ones.
 MODES = {pipeline.mode: name for name, pipeline in PIPELINES.items()} | {

@@ -218,6 +218,7 @@ class RunSetup:
         options = {key: value for key, value in policy.other.replay_buffer.items() if key != "type"}
         options |= {key: policy[key] for key in ("unroll_len", "burnin_step") if key in policy}
         options |= {} if "next_obs" in built.required_columns else {"next_obs": False}
+        options |= {"one_step": True} if "next_obs_1" in built.required_columns else {}
         if actors := policy.collect.actors:
             options["num_actors"] = actors // get_world_size()
         if options.get("device") == "cuda":

@@ -24,7 +24,14 @@ from ding_lite.utils.ranks.collectives import alone
 from ding_lite.utils.tree import GLOBAL, MASK, STATE
 
 CLIP = 10.0  # largest absolute value of a normalised observation, and by default of a reward
-OBS_KEYS = ("obs", "next_obs", "last_obs", "final_obs")  # keys of blocks and batches that hold observations
+OBS_KEYS = (
+    "obs",
+    "next_obs",
+    "next_obs_1",
+    "last_obs",
+    "final_obs",
+)  # keys of blocks and batches that hold observations
+REWARD_KEYS = ("reward", "reward_1")
 
 
 def active_agents(obs: Any) -> Tensor | None:
@@ -114,11 +121,14 @@ class Normalizer(nn.Module):
         return batch | {key: self.normalize_obs(batch[key]) for key in OBS_KEYS if key in batch}
 
     def _with_rewards(self, batch: Batch) -> dict[str, Any]:
-        if self.returns is None or "reward" not in batch:
+        if self.returns is None:
             return batch
-        reward = batch["reward"]
+        return batch | {key: self._normal_reward(batch[key]) for key in REWARD_KEYS if key in batch}
+
+    def _normal_reward(self, reward: Tensor) -> Tensor:
+        assert self.returns is not None
         normal = (reward / self.returns.std.to(reward.device)).to(reward.dtype)
-        return batch | {"reward": normal.clamp(-self._reward_clip, self._reward_clip)}
+        return normal.clamp(-self._reward_clip, self._reward_clip)
 
     def observe(self, block: Block) -> dict[str, Any]:
         """Update the statistics with a rollout block, and return it normalised; a collective call.

@@ -258,7 +258,8 @@ def replay_everything(cfg: EasyDict, samples: dict[str, Any], num_envs: int) -> 
     buffer_cls = BUFFER_REGISTRY.find(options.pop("type"))
     options |= {key: cfg.policy[key] for key in ("unroll_len", "burnin_step") if key in cfg.policy}
     kwargs = dict(num_envs=num_envs, nstep=cfg.policy.get("nstep", 1), gamma=cfg.policy.discount_factor)
-    buffer = buffer_cls(**kwargs, **options)
+    first_step = "next_obs_1" in POLICY_REGISTRY.find(cfg.policy.type).required_columns
+    buffer = buffer_cls(**kwargs, **options, **({"one_step": True} if first_step else {}))
     buffer.push(samples)
     places = torch.arange(len(buffer.ring.starts(buffer.view.span)) * num_envs)
     batch = buffer.view.gather(buffer.ring, {"index": places}) | {"index": places}
@@ -267,6 +268,8 @@ def replay_everything(cfg: EasyDict, samples: dict[str, Any], num_envs: int) -> 
         obs = seen(batch["obs"])
         obs = obs[:, :, 0] if isinstance(batch["obs"], dict) and "agent_state" in batch["obs"] else obs
         batch["weight"] = obs[(0,) * (obs.ndim - 2)].sum(-1).sigmoid()
+    if "margin_function" in cfg.policy.learn:
+        batch["is_expert"] = seen(batch["obs"]).sum(-1) > 0
     return batch
 
 

@@ -144,6 +144,30 @@ def test_two_ranks_learn_from_the_data_and_play(tmp_path: Path) -> None:
     assert result(tmp_path / "run")["world_size"] == 2
 
 
+def test_a_reward_model_would_change_the_rewards_of_own_steps_alone(tmp_path: Path) -> None:
+    config = pair(tmp_path, "dqn", data_path=write_expert(tmp_path / "expert.npz"))
+    words = [f"{BUFFER}.type=demonstrations", "reward_model.type=rnd"]
+    with pytest.raises(ConfigError, match="reward_model would change the rewards of the policy's own steps"):
+        serial_pipeline(config, seed=0, max_env_step=400, overrides=words)
+
+
+@pytest.mark.parametrize("next_obs", [True, False])
+def test_the_first_step_alone_is_offered_beside_the_sum(tmp_path: Path, next_obs: bool) -> None:
+    """Of the data: observations 100, 101, ... with rewards of 7; own observations are 0 with rewards of 3."""
+    data_path = write_expert(tmp_path / "expert.npz", next_obs=next_obs)
+    buffer = DemonstrationReplayBuffer(64, 2, data_path, nstep=3, gamma=GAMMA, seed=1, one_step=True)
+    buffer.push(block(8))
+    for batch in buffer.batches(10, 20):
+        expert = batch["is_expert"]
+        assert batch["reward_1"].tolist() == [7.0 if each else 3.0 for each in expert]
+        number, last = batch["obs"][expert, 0] - 100, batch["done_1"][expert]
+        assert last.tolist() == (number == ROWS - 1).tolist()
+        after = batch["next_obs_1"][expert, 0] - batch["obs"][expert, 0]
+        assert after[~last].tolist() == [1.0] * int((~last).sum())  # what follows a terminal state has no meaning
+        assert batch["done"][expert].tolist() == (number >= ROWS - 3).tolist()
+        assert not batch["next_obs_1"][~expert].any()
+
+
 def test_a_policy_that_needs_what_no_data_has_is_refused(tmp_path: Path) -> None:
     config = pair(tmp_path, "ppo_offpolicy", data_path=write_expert(tmp_path / "expert.npz"))
     with pytest.raises(ConfigError, match="The policy learns from 'adv' of each step"):

@@ -169,6 +169,7 @@ class TransitionView:
     * `done`, `traj_flag`: those of the last summed step.
     * `next_obs`, if asked for: the true observation after the last summed step, also where an episode ended.
     * `value_gamma`: the discount of the value of `next_obs`, gamma^(number of summed rewards).
+    * `reward_1`, `done_1`, `next_obs_1`, with `one_step`: what the first step alone has led to.
 
     The arguments are those of `create_ring_and_view`. A subclass may compute what the steps have led to, instead of
     reading it: it sets `computes` and overrides `_outcomes`.
@@ -177,9 +178,14 @@ class TransitionView:
     computes = False
 
     def __init__(
-        self, nstep: int = 1, gamma: float = 0.99, device: torch.device | str = "cpu", next_obs: bool = True
+        self,
+        nstep: int = 1,
+        gamma: float = 0.99,
+        device: torch.device | str = "cpu",
+        next_obs: bool = True,
+        one_step: bool = False,
     ) -> None:
-        self.span, self._next_obs = nstep, next_obs
+        self.span, self._next_obs, self._one_step = nstep, next_obs, one_step
         self._step_K = torch.arange(nstep, device=device)
         self._gamma, self._discount_K = gamma, discounts(float(gamma), nstep, device)
         self.joined = not isinstance(gamma, Scheduled)
@@ -200,6 +206,9 @@ class TransitionView:
             last_B = ring.later(place_B, steps_B - 1)
         if self._next_obs:
             batch["next_obs"] = ring.successors(last_B)
+        if self._one_step:
+            batch |= {f"{key}_1": ring.columns[key].index_select(0, place_B) for key in ("reward", "done")}
+            batch["next_obs_1"] = ring.successors(place_B)
         return batch | {"obs": ring.observations(place_B)}
 
     def _outcomes(self, ring: Ring, drawn: dict[str, Tensor], place_BK: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -218,6 +227,7 @@ def create_ring_and_view(
     unroll_len: int | None = None,
     burnin_step: int = 0,
     next_obs: bool = True,
+    one_step: bool = False,
     num_actors: int = 0,
 ) -> tuple[Ring, View]:
     """Return a ring, and the view that makes the kind of samples that a policy learns from.
@@ -233,6 +243,7 @@ def create_ring_and_view(
         unroll_len: number of steps of a sequence to learn from; None: samples are transitions.
         burnin_step: number of steps before these; they only bring the recurrent state up to date.
         next_obs: whether batches of transitions contain `next_obs`.
+        one_step: whether they also contain what the first step alone has led to, see `TransitionView`.
         num_actors: number of actors whose blocks are stored, see `ActorRings`; 0: a collector's are.
     """
     create: Any = Ring
@@ -243,7 +254,7 @@ def create_ring_and_view(
     total = num_envs * max(num_actors, 1)
     if unroll_len is None:
         ring = create(replay_buffer_size // total, num_envs, frame_stack, device)
-        return ring, TransitionView(nstep, gamma, device, next_obs)
+        return ring, TransitionView(nstep, gamma, device, next_obs, one_step)
     from ding_lite.worker.replay.sequence import SequenceView  # noqa: PLC0415
 
     view = SequenceView(unroll_len, burnin_step, nstep, gamma, device)
