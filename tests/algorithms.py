@@ -45,6 +45,7 @@ class Algorithm:
         toy: keys with which it learns from data of the games in tests/policy/test_continuous_toys.py; empty: none.
         free: more keys for the game whose data have all actions.
         within: more keys for the game whose best actions nobody has tried; None: not that one.
+        variant_of: the policy whose losses it has; the tests over all policies then leave it to `make test-all`.
         tests: the test file of its module and of its model's, if it has another name.
     """
 
@@ -67,6 +68,7 @@ class Algorithm:
     toy: str = ""
     free: str = ""
     within: str | None = None
+    variant_of: str = ""
     tests: str = ""
 
 
@@ -402,9 +404,9 @@ ALGORITHMS = {
     ),
     "dqfd": Algorithm(cases=(f"nstep=3 {PRIORITY}", "noisy_net=True")),
     "awac": Algorithm(cases=("", PRIORITY), small=""),
-    "iql_online": Algorithm(),
-    "cql_online": Algorithm(),
-    "td3_bc_online": Algorithm(targets_every=2),
+    "iql_online": Algorithm(variant_of="iql"),
+    "cql_online": Algorithm(variant_of="cql"),
+    "td3_bc_online": Algorithm(variant_of="td3_bc", targets_every=2),
     "td3_bc": Algorithm(
         targets_every=2,
         small="",

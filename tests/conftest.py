@@ -23,6 +23,7 @@ import pytest
 import torch
 
 from ding_lite.run import setup
+from tests.algorithms import ALGORITHMS
 from tests.run.helpers import run
 
 HERE = Path(__file__).parent
@@ -32,6 +33,7 @@ LANES = 2
 PLACES = {
     path: place for folder in SEVERAL_PROCESSES for place, path in enumerate(sorted((HERE / folder).glob("*.py")))
 }
+VARIANTS = {name for name, row in ALGORITHMS.items() if row.variant_of}
 PATIENCE = 60.0  # seconds that an ending thread or process may take at most
 FORK_SERVER = b"tests.distributed.fork_server"
 # Python keeps one of each of the first two on purpose, and tests/distributed/launcher.py one of the third.
@@ -49,11 +51,17 @@ def pytest_configure() -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Name the group of a test: one worker takes all of a group. A file is in one group, which shares its fixtures."""
+    """Name the group of a test: one worker takes all of a group. A file is in one group, which shares its fixtures.
+
+    Tests over all policies are slow for those that have the losses of another one.
+    """
     place = PLACES.get(item.path)
     item.add_marker(
         pytest.mark.xdist_group(item.nodeid.partition("::")[0] if place is None else f"lane {place % LANES}")
     )
+    case = item.name.partition("[")[2].rstrip("]").split("-")
+    if item.path.parent.name != "docs" and not VARIANTS.isdisjoint(case):
+        item.add_marker(pytest.mark.slow)
 
 
 def pytest_collection_finish() -> None:
