@@ -150,7 +150,7 @@ class DemonstrationReplayBuffer(DataReplayBuffer):
         ratio=Key(
             0.5,
             "share of the data in a batch; None: the data's share of all transitions",
-            type=float,
+            type=(float, None),
             above=0,
             below=1,
             constant="a batch has a whole number of samples",

@@ -116,6 +116,13 @@ def test_a_run_first_learns_from_the_data_and_then_plays(tmp_path: Path) -> None
     assert evaluated[:3] == [0, 100, 200]  # before the policy plays, at the next of every 100 iterations
 
 
+def test_the_config_takes_no_ratio_too(tmp_path: Path) -> None:
+    config = pair(tmp_path, "dqn", data_path=write_expert(tmp_path / "expert.npz"), ratio=None)
+    config[0]["policy"]["other"]["replay_buffer"]["type"] = "demonstrations"
+    policy = serial_pipeline(config, seed=0, max_train_iter=20, overrides=["policy.learn.batch_size=8"])
+    assert policy.iteration >= 20
+
+
 def test_a_run_interrupted_before_it_plays_goes_on(tmp_path: Path) -> None:
     """Interrupted after 130 of 150 first updates, and compared with a run that was not."""
     data_path, ends = write_expert(tmp_path / "expert.npz"), []
