@@ -72,8 +72,8 @@ NAMES = {
         save_checkpoint set_random_state set_seed to_ddp_config tree_map
     """,
     "ding_lite.worker": """
-        DatasetError EpisodeCollector Evaluator Learner LoaderError OfflineDataset OfflineLoader Player
-        PrioritizedReplayBuffer PrioritizedSampler ReplayBuffer Ring SQILReplayBuffer SampleCollector
+        DatasetError EpisodeCollector Evaluator HindsightReplayBuffer Learner LoaderError OfflineDataset OfflineLoader
+        Player PrioritizedReplayBuffer PrioritizedSampler ReplayBuffer Ring SQILReplayBuffer SampleCollector
         SequenceReplayBuffer SequenceView SumTree TransitionView UniformReplayBuffer UniformSampler
         create_ring_and_view read_dataset
     """,

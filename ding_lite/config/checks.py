@@ -23,7 +23,7 @@ from ding_lite.utils.key import (
     why_constant,
 )
 from ding_lite.utils.passwords import check_no_passwords
-from ding_lite.utils.registry import TRACKER_REGISTRY, ConfigError, closest, wrapped
+from ding_lite.utils.registry import BUFFER_REGISTRY, TRACKER_REGISTRY, ConfigError, closest, wrapped
 from ding_lite.utils.schedule import Schedule, Scheduled, find_schedules
 
 ROUNDED = (  # counts that are rounded up, each to a multiple of the second key
@@ -94,17 +94,8 @@ def _check_pairs(cfg: EasyDict) -> None:
         raise ConfigError(f"{sc.BUFFER}.type='{buffer_type}' contradicts policy.priority={priority}: set one of them.")
     if size is not None:
         _check_capacity(cfg, size)
-    changes = "env.norm_reward" if cfg.env.norm_reward.use_norm else "reward_model" if "reward_model" in cfg else ""
-    if buffer_type == "sqil" and changes:
-        raise ConfigError(
-            f"{changes} would change the rewards of {sc.BUFFER}.type='sqil', which are 1 for the expert's steps and 0 "
-            "for the policy's own, whatever the environment's are: leave it out."
-        )
-    if buffer_type == "demonstrations" and "reward_model" in cfg:
-        raise ConfigError(
-            f"reward_model would change the rewards of the policy's own steps, and not those of {sc.BUFFER}.data_path: "
-            "leave one of them out."
-        )
+    if buffer_type is not None:
+        BUFFER_REGISTRY.find(buffer_type).check_config(cfg)
 
 
 def _check_capacity(cfg: EasyDict, size: int) -> None:

@@ -84,7 +84,7 @@ class DataReplayBuffer(ReplayBuffer):
             one_step=options.get("one_step", False),
         )
 
-    def fit(self, *args: Any, **options: Any) -> None:
+    def fit(self, *args: Any, create_env: Any = None, **options: Any) -> None:
         """Compare the data set with what the run needs, see `OfflineDataset.fit`."""
         self.data.fit(*args, **options)
 
@@ -160,6 +160,15 @@ class DemonstrationReplayBuffer(DataReplayBuffer):
         beta=PrioritizedReplayBuffer.config["beta"],
         anneal_step=PrioritizedReplayBuffer.config["anneal_step"],
     )
+
+    @classmethod
+    def check_config(cls, cfg: Any) -> None:
+        """Refuse what would change own rewards alone."""
+        if "reward_model" in cfg:
+            raise ConfigError(
+                "reward_model would change the rewards of the policy's own steps, and not those of "
+                "policy.other.replay_buffer.data_path: leave one of them out."
+            )
 
 
 def _concatenate(own: Tensor, data: Tensor) -> Tensor:

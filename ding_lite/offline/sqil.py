@@ -15,7 +15,7 @@ import torch
 
 from ding_lite.offline.demonstrations import DataReplayBuffer
 from ding_lite.torch_utils.data import Batch
-from ding_lite.utils.registry import BUFFER_REGISTRY
+from ding_lite.utils.registry import BUFFER_REGISTRY, ConfigError
 
 
 @BUFFER_REGISTRY.register("sqil")
@@ -24,6 +24,16 @@ class SQILReplayBuffer(DataReplayBuffer):
 
     def __init__(self, replay_buffer_size: int, num_envs: int, data_path: str = "", **options: Any) -> None:
         super().__init__(replay_buffer_size, num_envs, data_path, reward_norm="ones", **options)
+
+    @classmethod
+    def check_config(cls, cfg: Any) -> None:
+        """Refuse what would change the rewards."""
+        changes = "env.norm_reward" if cfg.env.norm_reward.use_norm else "reward_model" if "reward_model" in cfg else ""
+        if changes:
+            raise ConfigError(
+                f"{changes} would change the rewards of policy.other.replay_buffer.type='sqil', which are 1 for the "
+                "expert's steps and 0 for the policy's own, whatever the environment's are: leave it out."
+            )
 
     def _join(self, own: Batch | None, data: Batch) -> Batch:
         if own is not None:

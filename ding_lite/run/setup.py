@@ -35,7 +35,7 @@ from ding_lite.config.config import compile_pair, read_pair
 from ding_lite.config.shapes import divide, fit_shapes, play_first_actions
 from ding_lite.envs import EnvSpec, check_env, create_vector_env, derive_seeds
 from ding_lite.envs.actions import ActionUnits
-from ding_lite.envs.builders import find_builder
+from ding_lite.envs.builders import build_single, find_builder
 from ding_lite.envs.spaces import load_spec
 from ding_lite.policy import Policy
 from ding_lite.policy.base import find_device
@@ -239,7 +239,9 @@ class RunSetup:
             )
         assert self.spec.env_action_space is not None
         units, form = ActionUnits(self.spec.env_action_space, cfg.env.act_scale), self.spec.env_observation_space
-        replay.fit(self.spec.observation_space, units, form, cfg.env.image_layout, policy.learn.ignore_done)
+        create_env = lambda: build_single(find_builder(cfg.env, self.builders[0]), cfg.env)  # noqa: E731
+        options = {"ignore_done": policy.learn.ignore_done, "create_env": create_env}
+        replay.fit(self.spec.observation_space, units, form, cfg.env.image_layout, **options)
         if uses_graphs(policy, replay.ring.device):
             replay.graphs = create_graphs(), create_graphs()
         return replay

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from ding_lite.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from ding_lite.goals.her import HindsightReplayBuffer as HindsightReplayBuffer
     from ding_lite.offline.dataset import OfflineDataset as OfflineDataset
     from ding_lite.offline.dataset import read_dataset as read_dataset
     from ding_lite.offline.files import DatasetError as DatasetError

@@ -120,8 +120,15 @@ class ReplayBuffer:
         """Set the priorities `[B]` of samples; `index` `[B]` is that of their batch."""
         self.sampler.update(index, priority)
 
+    @classmethod
+    def check_config(cls, cfg: Any) -> None:
+        """Raise `ConfigError` if a compiled config contradicts what the buffer does."""
+
     def fit(self, *args: Any, **kwargs: Any) -> None:
-        """Fit what the buffer has read from elsewhere to a run, see `OfflineDataset.fit`; here nothing."""
+        """Fit the buffer to a run; here nothing.
+
+        The arguments are those of `OfflineDataset.fit`, and `create_env`, which builds one of the run's environments.
+        """
 
     def truncate(self, env_index_K: Tensor, obs: Any) -> None:
         """Truncate trajectories whose episodes could not be restored in a resumed run, see `Ring.truncate`."""
