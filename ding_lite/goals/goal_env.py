@@ -54,7 +54,7 @@ class GoalEnv:
         goal_type: type of the numbers of a goal, as the environment has them.
 
     Attributes:
-        terminates: whether the environment says which goals end an episode.
+        terminates: whether `compute_terminated` exists and says that a goal which is reached exactly is an end.
 
     Raises:
         ConfigError: the environment has no goals, or no `compute_reward` that gives the rewards which it returns.
@@ -70,12 +70,14 @@ class GoalEnv:
             )
         _check_wrappers(env)
         self._compute_reward: Callable[..., Any] = env.get_wrapper_attr("compute_reward")
-        self.terminates = env.has_wrapper_attr("compute_terminated")
-        self._compute_terminated: Any = env.get_wrapper_attr("compute_terminated") if self.terminates else None
         achieved_BG, desired_BG, reward_B = _play(env)
         self._check_rewards(achieved_BG, desired_BG, reward_B)
-        shape = np.shape(self._ask(self._compute_terminated, achieved_BG, desired_BG)) if self.terminates else ()
-        self._ends_batches = shape == reward_B.shape
+        self.terminates = env.has_wrapper_attr("compute_terminated")
+        if self.terminates:
+            self._compute_terminated: Callable[..., Any] = env.get_wrapper_attr("compute_terminated")
+            shape = np.shape(self._ask(self._compute_terminated, achieved_BG, desired_BG))
+            self._ends_batches = shape == reward_B.shape
+            self.terminates = bool(self.terminated(achieved_BG, achieved_BG).any())
 
     def rewards(self, achieved_BG: Tensor, desired_BG: Tensor) -> Tensor:
         """Return the rewards `[B]` of steps that led to the achieved goals, if the others were desired."""

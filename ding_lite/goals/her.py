@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from gymnasium import Env, Space
 from torch import Tensor
@@ -29,6 +30,8 @@ from ding_lite.utils.key import Key
 from ding_lite.utils.registry import BUFFER_REGISTRY, ConfigError
 from ding_lite.worker.replay.buffer import ReplayBuffer, TransitionView, UniformSampler
 from ding_lite.worker.replay.ring import Ring
+
+OUTCOMES = ("reward", "done", "traj_flag")  # columns that depend on the goal
 
 
 class HindsightSampler(UniformSampler):
@@ -49,47 +52,47 @@ class HindsightSampler(UniformSampler):
     def __init__(self, ring: Ring, strategy: str, replay_k: int, seed: int = 0) -> None:
         super().__init__(seed)
         self._strategy, self._share = strategy, replay_k / (replay_k + 1)
-        # the last place of the episode of each place; -1 while it runs
-        self._end = torch.full((ring.num_places,), -1, device=ring.device)
+        # the last place of the episode of each place, in host memory; -1 while it runs
+        self._end = np.full(ring.num_places, -1)
 
     def pushed(self, ring: Ring, number: int, span: int) -> None:
-        newest = torch.arange(-number * ring.num_envs, 0, device=ring.device)
-        place_P = (newest + ring.cursor * ring.num_envs) % ring.num_places
-        self._end[place_P] = -1
-        self._note_ends(ring, place_P[ring.columns["traj_flag"][place_P]])
+        newest = np.arange(-number * ring.num_envs, 0) + ring.cursor * ring.num_envs
+        self._read_ends(ring, newest % ring.num_places)
 
-    def read_ends(self, ring: Ring) -> None:
+    def read_all_ends(self, ring: Ring) -> None:
         """Find the ends of all episodes in the ring, whose contents have been replaced or changed."""
-        self._end.fill_(-1)
         if ring.size:
-            self._note_ends(ring, ring.columns["traj_flag"][: ring.places_in_use].nonzero().squeeze(1))
+            self._read_ends(ring, np.arange(ring.places_in_use))
 
-    def _note_ends(self, ring: Ring, end_E: Tensor) -> None:
-        """Note that episodes ended at these places, for all their rows that the ring still has."""
-        steps_E = 1 + torch.minimum(ring.episode_step[end_E], _age(ring, end_E))
-        end_L = end_E.repeat_interleave(steps_E)
-        before_L = torch.arange(len(end_L), device=ring.device)
-        before_L -= (steps_E.cumsum(0) - steps_E).repeat_interleave(steps_E)
-        self._end[ring.later(end_L, -before_L)] = end_L
+    def _read_ends(self, ring: Ring, place_P: np.ndarray) -> None:
+        """Find the episodes that ended at these places, and note their ends for all their rows that are left."""
+        self._end[place_P] = -1
+        end_E = place_P[ring.columns["traj_flag"].numpy(force=True)[place_P]]
+        steps_E = 1 + np.minimum(ring.episode_step.numpy(force=True)[end_E], _age(ring, end_E))
+        end_L = end_E.repeat(steps_E)
+        before_L = np.arange(len(end_L)) - (steps_E.cumsum() - steps_E).repeat(steps_E)
+        self._end[(end_L - before_L * ring.num_envs) % ring.num_places] = end_L
 
     def draw(self, ring: Ring, starts: range, number: int) -> dict[str, Tensor]:
         drawn = super().draw(ring, starts, number)
-        share_B, which_B = torch.from_numpy(self._rng.random((2, number))).to(ring.device)
-        place_B = drawn["index"]
+        place_B, (share_B, which_B) = drawn["index"].numpy(force=True), self._rng.random((2, number))
         known = (ring.cursor - 2 + ring.keeps_last) % ring.num_rows  # the newest row whose next observation is stored
         end_B = self._end[place_B]
-        end_B = torch.where(end_B < 0, known * ring.num_envs + place_B % ring.num_envs, end_B)
-        last_B = _age(ring, end_B) - _age(ring, place_B)  # steps from the sample's to the episode's last one
-        first_B = torch.zeros_like(last_B)
+        end_B = np.where(end_B < 0, known * ring.num_envs + place_B % ring.num_envs, end_B)
+        age_B = _age(ring, place_B)
+        last_B = _age(ring, end_B) - age_B  # steps from the sample's own to the last one of its episode
+        first_B = np.zeros_like(last_B)
         if self._strategy == "final":
             first_B = last_B
         elif self._strategy == "episode":
-            first_B = -torch.minimum(ring.episode_step[place_B], _age(ring, place_B))
-        goal_B = ring.later(place_B, first_B + (which_B * (last_B - first_B + 1)).long())
-        return drawn | {"goal_index": torch.where(share_B < self._share, goal_B, -1)}
+            first_B = -np.minimum(ring.episode_step[drawn["index"]].numpy(force=True), age_B)
+        steps_B = first_B + (which_B * (last_B - first_B + 1)).astype(np.int64)
+        goal_B = (place_B + steps_B * ring.num_envs) % ring.num_places
+        goal_B[share_B >= self._share] = -1
+        return drawn | {"goal_index": torch.from_numpy(goal_B).to(ring.device)}
 
 
-def _age(ring: Ring, place_B: Tensor) -> Tensor:
+def _age(ring: Ring, place_B: np.ndarray) -> np.ndarray:
     """Return the rows of these places, counted from the oldest one."""
     return (place_B // ring.num_envs - ring.cursor + ring.size) % ring.num_rows
 
@@ -101,44 +104,68 @@ class HindsightView(TransitionView):
     as a fall, stays terminal. Without `compute_terminated`, all terminal states stay as they are.
 
     Attributes:
-        env: what the environment says of other goals; `ends` is whether it says which of them end an episode.
+        env: what the environment says of other goals.
+        ends: whether a goal that is reached ends the episode.
     """
 
-    computes = True
     env: GoalEnv
     ends: bool
 
+    @property
+    def computes(self) -> bool:  # type: ignore[override]  # a constant of the base class
+        """Whether the steps of a sum are judged one by one; a single step is, once its sample has been gathered."""
+        return self.span > 1
+
     def gather(self, ring: Ring, drawn: dict[str, Tensor]) -> Batch:
-        goal_B, own_BG = drawn["goal_index"], ring.columns["obs"]["desired_goal"][drawn["index"]]
-        changed_B1 = (goal_B >= 0).unsqueeze(1)
-        desired_BG = torch.where(changed_B1, achieved_goals(ring, goal_B.clamp(min=0)), own_BG)
-        batch = super().gather(ring, drawn | {"desired_goal": desired_BG})
-        for key in ("obs", "next_obs"):
-            goals = batch[key]
-            goals["desired_goal"] = torch.where(changed_B1, desired_BG, goals["desired_goal"])
+        index_B, goal_B = drawn["index"], drawn["goal_index"]
+        changed_B, desired_BG = goal_B >= 0, ring.columns["obs"]["desired_goal"].index_select(0, index_B)
+        desired_BG[changed_B] = achieved_goals(ring, goal_B[changed_B])
+        drawn = drawn | {"changed": changed_B, "desired_goal": desired_BG}
+        batch = super().gather(ring, drawn)
+        obs, next_obs = batch["obs"], batch["next_obs"]
+        if not self.computes:
+            old = [batch[key] for key in OUTCOMES]
+            new = self._judge(ring, drawn, index_B, next_obs["achieved_goal"], *old)
+            batch |= dict(zip(OUTCOMES, new, strict=True))
+        obs["desired_goal"] = desired_BG
+        next_obs["desired_goal"] = torch.where(changed_B.unsqueeze(1), desired_BG, next_obs["desired_goal"])
         return batch
 
     def _outcomes(self, ring: Ring, drawn: dict[str, Tensor], place_BK: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        old_reward_BK, old_done_BK, cut_BK = super()._outcomes(ring, drawn, place_BK)
-        shape, changed_B1 = place_BK.shape, (drawn["goal_index"] >= 0).unsqueeze(1)
-        achieved_PG = achieved_goals(ring, place_BK.flatten())
-        desired_PG = drawn["desired_goal"].repeat_interleave(shape[1], 0)
-        reward_BK = torch.where(changed_B1, self.env.rewards(achieved_PG, desired_PG).view(shape), old_reward_BK)
-        if not self.ends:
-            return reward_BK, old_done_BK, cut_BK
-        index_P = old_done_BK.flatten().nonzero().squeeze(1)
-        own_PG = ring.columns["obs"]["desired_goal"][place_BK.flatten()[index_P]]
-        done_P = self.env.terminated(achieved_PG, desired_PG)
-        done_P[index_P] |= ~self.env.terminated(achieved_PG[index_P], own_PG)
-        done_BK = torch.where(changed_B1, done_P.view(shape), old_done_BK)
-        return reward_BK, done_BK, cut_BK | done_BK
+        old, place_P = super()._outcomes(ring, drawn, place_BK), place_BK.flatten()
+        new = self._judge(ring, drawn, place_P, achieved_goals(ring, place_P), *(each.flatten() for each in old))
+        reward_BK, done_BK, cut_BK = (each.view(place_BK.shape) for each in new)
+        return reward_BK, done_BK, cut_BK
+
+    def _judge(
+        self,
+        ring: Ring,
+        drawn: dict[str, Tensor],
+        place_P: Tensor,
+        achieved_PG: Tensor,
+        reward_P: Tensor,
+        done_P: Tensor,
+        cut_P: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return `reward`, `done` and `traj_flag` `[P]` of steps with the drawn goals, from those that are stored."""
+        number = len(place_P) // len(drawn["index"])  # K
+        changed_P = drawn["changed"].repeat_interleave(number)
+        desired_PG = drawn["desired_goal"].repeat_interleave(number, 0)
+        reward_P = torch.where(changed_P, self.env.rewards(achieved_PG, desired_PG), reward_P)
+        if self.ends:
+            index_E = done_P.nonzero().squeeze(1)
+            own_EG = ring.columns["obs"]["desired_goal"][place_P[index_E]]
+            ended_P = self.env.terminated(achieved_PG, desired_PG)
+            ended_P[index_E] |= ~self.env.terminated(achieved_PG[index_E], own_EG)
+            done_P = torch.where(changed_P, ended_P, done_P)
+        return reward_P, done_P, cut_P | done_P
 
 
 def achieved_goals(ring: Ring, place_B: Tensor) -> Tensor:
     """Return the goals `[B, G]` that the steps at these places achieved, also where an episode ended."""
-    goal_BG = ring.columns["obs"]["achieved_goal"][ring.later(place_B, 1)]
+    goal_BG = ring.columns["obs"]["achieved_goal"].index_select(0, ring.later(place_B, 1))
     if ring.finals.capacity:
-        slot_B = ring.slot[place_B]
+        slot_B = ring.slot.index_select(0, place_B)
         index_E = (slot_B >= 0).nonzero().squeeze(1)
         goal_BG[index_E] = ring.finals.obs["achieved_goal"][slot_B[index_E]]
     return goal_BG
@@ -226,11 +253,11 @@ class HindsightReplayBuffer(ReplayBuffer):
 
     def truncate(self, env_index_K: Tensor, obs: Any) -> None:
         super().truncate(env_index_K, obs)
-        self.sampler.read_ends(self.ring)
+        self.sampler.read_all_ends(self.ring)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        self.sampler.read_ends(self.ring)
+        self.sampler.read_all_ends(self.ring)
 
     def _gather(self, drawn: dict[str, Tensor]) -> dict[str, Any]:
         return self.view.gather(self.ring, drawn)  # never as a CUDA graph: the environment computes with NumPy
