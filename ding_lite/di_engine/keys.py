@@ -171,7 +171,7 @@ NAMES: dict[str, dict[str, str]] = {
         **dict.fromkeys(("async_subprocess", "gym_vector", "subprocess_v2"), "subprocess"),
     },
     "policy": {"cql_discrete": "discrete_cql", "ppg_offpolicy": "ppg", "sqil_sac": "sac"},
-    "replay_buffer": dict.fromkeys(("advanced", "deque", "naive"), ""),
+    "replay_buffer": dict.fromkeys(("advanced", "deque", "episode", "naive"), ""),
     "optimizer": {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw"},
 }
 

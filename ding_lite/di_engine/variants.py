@@ -19,6 +19,7 @@ from ding_lite.utils.registry import ConfigError
 D4RL = {name.lower(): (f"{name}-v5", "mujoco/{}/{}-v0") for name in ("Ant", "HalfCheetah", "Hopper", "Walker2d")}
 for _hand in ("Pen", "Door", "Hammer", "Relocate"):
     D4RL[_hand.lower()] = (f"gymnasium_robotics:AdroitHand{_hand}-v1", "D4RL/{}/{}-v2")
+HER = "policy.other.her"
 # Policies whose class in DI-engine also takes action_space='hybrid', and the policy that does so here.
 HYBRID_POLICIES = {"ddpg": "paddpg"}
 # Policies that have another class if their networks have a memory.
@@ -101,6 +102,28 @@ def translate_d4rl(user: dict[str, Any], notes: list[str]) -> None:
         set_key(user, "policy.collect.data_type", "minari")
         note += f", with the Minari data set '{get_key(user, path)}'"
     notes.append(f"{note}.")
+
+
+def translate_her(user: dict[str, Any], notes: list[str]) -> None:
+    """Replace DI-engine's section for goals in hindsight by the buffer 'her', which stores steps, not episodes."""
+    if (section := pop_key(user, HER)) is None:
+        return
+    known = ("her_strategy", "her_replay_k", "episode_size", "sample_per_episode")
+    if not isinstance(section, dict) or (unknown := next((key for key in section if key not in known), "")):
+        found = show(section) if not isinstance(section, dict) else f"'{unknown}'"
+        raise ConfigError(f"{HER}: expected a dict with the keys {', '.join(known)}, got {found}.")
+    set_key(user, f"{BUFFER}.type", "her")
+    notes.append(
+        f"{HER} is {BUFFER}.type='her' here, which draws from all steps: a batch has learn.batch_size of them."
+    )
+    for key in (key for key in known[:2] if key in section):
+        set_key(user, f"{BUFFER}.{key}", section[key])
+    if get_key(user, f"{BUFFER}.replay_buffer_size") is not None:
+        notes.append(f"{BUFFER}.replay_buffer_size counts env steps here, and not episodes.")
+    if pop_key(user, "policy.collect.n_episode") is not None:
+        notes.append("policy.collect.n_episode is ignored: policy.collect.n_sample env steps are collected at a time.")
+    if pop_key(user, "policy.model.obs_shape") is not None:
+        notes.append("policy.model.obs_shape is ignored: the environment tells it, with goals as parts of a Dict.")
 
 
 def choose_variant(user: dict[str, Any], notes: list[str]) -> None:

@@ -45,7 +45,7 @@ def main() -> None:
     from dizoo.robotics.config.fetchreach_her_sac_config import create_config, main_config
 
     torch.set_num_threads(1)
-    buffers, play = {}, None
+    buffers, play = dict[str, Any](), dict[str, Any]()
     for kind in ("uniform", "her"):
         words = [f"policy.other.replay_buffer.{key}" for key in (f"type={kind}", f"replay_buffer_size={args.steps}")]
         setup = prepare_run((main_config, create_config), seed=0, overrides=words)

@@ -22,6 +22,7 @@ from ding_lite.model.recurrent import create_core
 from ding_lite.policy import DQNPolicy
 from ding_lite.utils.key import get_key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from dizoo.bitflip.entry.bitflip_dqn_main import main
 from tests.config.helpers import nested, pair
 
 CREATE = dict(policy=dict(type="dqn"))
@@ -449,3 +450,39 @@ def test_the_transformer_of_di_engine_is_the_memory_of_r2d2() -> None:
     assert cfg.notes[0].startswith("The keys of DI-engine's 'r2d2_gtrxl' have other names here")
     assert "policy.type 'r2d2_gtrxl' is 'r2d2' with model.memory=" in cfg.notes[1]
     assert create_core(64, None, cfg.policy.model.memory).hidden_size == 64
+
+
+def her_pair(**her: Any) -> Any:
+    """Return the values of DI-engine's bitflip_her_dqn_config.py."""
+    policy = dict(
+        cuda=False, discount_factor=0.8, collect=dict(n_episode=8, unroll_len=1),
+        model=dict(obs_shape=10, action_shape=5, encoder_hidden_size_list=[128, 128, 64], dueling=True),
+        learn=dict(update_per_collect=10, batch_size=128, learning_rate=0.0005, target_update_freq=500),
+        eval=dict(evaluator=dict(eval_freq=1000)),
+        other=dict(eps=dict(type="exp", start=0.2, end=0.2, decay=100), replay_buffer=dict(replay_buffer_size=4000),
+                   her=dict(episode_size=32, sample_per_episode=4, **her)),
+    )  # fmt: skip
+    env = dict(collector_env_num=8, evaluator_env_num=16, n_bits=5, n_evaluator_episode=16, stop_value=0.9)
+    create = dict(policy=dict(type="dqn"), replay_buffer=dict(type="episode"), collector=dict(type="episode"))
+    create["env"] = dict(type="bitflip", import_names=["dizoo.bitflip.envs.bitflip_env"])  # type: ignore[dict-item]
+    return dict(exp_name="bits", env=env, policy=policy), create
+
+
+def test_di_engines_goals_in_hindsight_are_a_replay_buffer() -> None:
+    cfg = compile_config(her_pair(her_strategy="final", her_replay_k=2))
+    buffer = cfg.policy.other.replay_buffer
+    assert (buffer.type, buffer.her_strategy, buffer.her_replay_k) == ("her", "final", 2)
+    notes = " ".join(cfg.notes)
+    for part in ("other.her is", "counts env steps here", "n_episode is ignored", "obs_shape is ignored"):
+        assert part in notes
+    policy = main(her_pair(her_strategy="future")[0], seed=0, max_train_iter=10)
+    assert policy.iteration >= 10
+
+
+@pytest.mark.parametrize(("her", "found"), [(dict(her_stratgy="final"), "got 'her_stratgy'"), (None, "got int 3")])
+def test_a_wrong_section_for_hindsight_is_an_error(her: Any, found: str) -> None:
+    main_config, create = her_pair(**(her or {}))
+    if her is None:
+        main_config["policy"]["other"]["her"] = 3
+    with pytest.raises(ConfigError, match=rf"policy\.other\.her: expected a dict with the keys .*, {found}"):
+        compile_config((main_config, create))

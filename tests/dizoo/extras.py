@@ -12,6 +12,7 @@ EXTRAS = {
     "mujoco": "mujoco",
     "brax": "brax",
     "playground": "mujoco_playground",
+    "robotics": "gymnasium_robotics",
     "vmas": "vmas",
     "minigrid": "minigrid",
     "lbforaging": "lbforaging",
