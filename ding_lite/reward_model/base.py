@@ -9,11 +9,12 @@ Shapes: T steps, N environments, K ended episodes.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from easydict import EasyDict
 from gymnasium import Space
+from gymnasium.spaces import Dict
 from torch import Tensor, nn
 
 from ding_lite.torch_utils.data import Block
@@ -30,6 +31,11 @@ from ding_lite.torch_utils.switches import set_training
 from ding_lite.utils.key import ConfigDict, Key
 from ding_lite.utils.ranks.collectives import broadcast_module
 from ding_lite.utils.tree import tree_map
+
+if TYPE_CHECKING:
+    from ding_lite.policy import Policy
+    from ding_lite.run.setup import RunSetup
+    from ding_lite.worker import ReplayBuffer
 
 
 class RewardModel:
@@ -80,6 +86,13 @@ class RewardModel:
         """
         cfg = ConfigDict({**self._policy_cfg, "learn": {**self._policy_cfg.learn, **self._cfg}})
         return self._optimizers.add(name, OptimizerStep(network, cfg, *args, **options))
+
+    def connect(self, setup: RunSetup, policy: Policy, replay: ReplayBuffer | None) -> None:
+        """Take what it needs of the other parts of the run; by default nothing. A collective call, before any block.
+
+        `replay` is None if the policy learns from each collect. A model whose rewards change while it learns may set
+        `replay.view.rewards`, so that replay does not return those of long ago, see `TransitionView`.
+        """
 
     def train(self, block: Block) -> dict[str, Tensor]:
         """Learn from a rollout block, if it learns; return figures whose means are logged, the same names on all ranks.
@@ -151,3 +164,8 @@ class RewardModel:
             return leaf.to(self._device, torch.float32 if leaf.is_floating_point() else None, non_blocking=True)
 
         return tree_map(move, data)
+
+
+def shape_of(space: Space[Any]) -> Any:
+    """Return the shape of an observation, as encoders take it: a list, or a dict of shapes."""
+    return {key: shape_of(part) for key, part in space.items()} if isinstance(space, Dict) else [*(space.shape or ())]

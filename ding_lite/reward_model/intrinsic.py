@@ -16,13 +16,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from gymnasium import Space
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Discrete
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (its usual name)
 
 from ding_lite.model.encoders import create_encoder
-from ding_lite.reward_model.base import RewardModel
+from ding_lite.reward_model.base import RewardModel, shape_of
 from ding_lite.torch_utils.data import Batch, Block, Figures
 from ding_lite.torch_utils.minibatch import next_obs
 from ding_lite.torch_utils.normalizer import Normalizer
@@ -55,7 +54,7 @@ class IntrinsicRewardModel(RewardModel):
 
     def _create_encoder(self) -> nn.Module:
         size = self._cfg.hidden_size_list[-1]
-        encoder = create_encoder(_shape_of(self._observation_space), self._cfg.hidden_size_list)
+        encoder = create_encoder(shape_of(self._observation_space), self._cfg.hidden_size_list)
         return nn.Sequential(encoder, nn.Linear(size, size)).to(self._device)
 
     def _data(self, block: Block) -> dict[str, Any]:
@@ -216,7 +215,3 @@ class IcmRewardModel(IntrinsicRewardModel):
     def _learn(self, batch: Batch) -> dict[str, Tensor]:
         figures = self._optimizer.step(self._loss, batch)
         return {key: figures[key] for key in ("forward_loss", "inverse_loss")}
-
-
-def _shape_of(space: Space[Any]) -> Any:
-    return {key: _shape_of(part) for key, part in space.items()} if isinstance(space, Dict) else [*(space.shape or ())]

@@ -141,6 +141,8 @@ class Experiment:
             self.collector = source.collector
             self.evaluator = setup.create_evaluator(policy, stop_requested, keeper.reporter.evaluating, stack)
             self._replay = setup.create_replay_buffer(policy) if policy.learns_from == "replay" else None
+            if reward_model is not None:
+                reward_model.connect(setup, policy, self._replay)
             hook = setup.cfg.policy.learn.learner.hook
             self.learner = Learner(
                 policy,

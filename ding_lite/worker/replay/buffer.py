@@ -19,7 +19,7 @@ Shapes: B samples, K rewards of an n-step sum.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, ClassVar
 
@@ -180,9 +180,14 @@ class TransitionView:
 
     The arguments are those of `create_ring_and_view`. A subclass may compute what the steps have led to, instead of
     reading it: it sets `computes` and overrides `_outcomes`.
+
+    Attributes:
+        rewards: returns the rewards of steps when they are drawn, `[B, K]`, for the ring and their places `[B, K]`.
+            None: the rewards are those that were stored.
     """
 
     computes = False
+    rewards: Callable[[Ring, Tensor], Tensor] | None = None
 
     def __init__(
         self,
@@ -203,7 +208,7 @@ class TransitionView:
         discount_K = self._discount_K
         place_B = last_B = drawn["index"]
         batch = ring.rows(place_B) | {"value_gamma": discount_K[1:2].expand(len(place_B))}
-        if self.span > 1 or self.computes:
+        if self.span > 1 or self.computes or self.rewards is not None:
             place_BK = ring.later(place_B[:, None], self._step_K)
             reward_BK, done_BK, cut_BK = self._outcomes(ring, drawn, place_BK)
             batch["reward"], steps_B = nstep_sums(reward_BK.T, cut_BK.T, discount_K)
@@ -221,7 +226,7 @@ class TransitionView:
     def _outcomes(self, ring: Ring, drawn: dict[str, Tensor], place_BK: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return `reward`, `done` and `traj_flag` of the steps at these places, each `[B, K]`."""
         reward, done, cut = (ring.columns[key][place_BK] for key in ("reward", "done", "traj_flag"))
-        return reward, done, cut
+        return reward if self.rewards is None else self.rewards(ring, place_BK), done, cut
 
 
 def create_ring_and_view(
