@@ -24,7 +24,8 @@ NAMES = {
         serial_pipeline serial_pipeline_bc serial_pipeline_offline serial_pipeline_onpolicy
         serial_pipeline_reward_model_offpolicy
         serial_pipeline_onpolicy_ppg
-        serial_pipeline_reward_model_onpolicy serial_pipeline_rpc serial_pipeline_dqfd serial_pipeline_sqil
+        serial_pipeline_gail serial_pipeline_reward_model_onpolicy serial_pipeline_rpc serial_pipeline_dqfd
+        serial_pipeline_sqil
     """,
     "ding_lite.envs": """
         ENV_DEFAULTS EnvError EnvSpec EpisodeMonitor LastStep check_env create_vector_env derive_seeds make_gymnasium

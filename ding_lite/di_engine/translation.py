@@ -22,7 +22,7 @@ from ding_lite.di_engine.keys import (
     given_action_spaces,
     rename_type,
 )
-from ding_lite.di_engine.variants import choose_variant, translate_d4rl, translate_her
+from ding_lite.di_engine.variants import choose_variant, read_gail, translate_d4rl, translate_her
 from ding_lite.utils.key import SECTION, get_key, matches, merge_keys, pop_key, set_key, show, show_value
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
@@ -68,6 +68,7 @@ def translate_types(
     translate_d4rl(user, notes)
     choose_variant(user, notes)
     translate_her(user, notes)
+    read_gail(user, texts, notes)
     import_modules(user)
     return user, texts, notes
 
@@ -115,6 +116,7 @@ def rename_keys(user: dict[str, Any], policy_cls: Any, known: Schema, notes: lis
     for path in SCHEDULERS:
         _read_scheduler(user, path, known)
     _rename_optimizer(user, notes)
+    _rename_hidden_size(user, known, notes)
     if ENCODER in known or f"{ENCODER}.type" in known:
         _rename_encoder(user, notes)
     for path in SWITCHES:
@@ -132,6 +134,16 @@ def _replace_values(user: dict[str, Any], known: Schema, policy_cls: Any, notes:
         set_key(user, "policy.priority", False)  # DI-engine's on-policy classes declare it and do not read it
     if get_key(user, STATE_OF_EACH) == [True]:
         set_key(user, STATE_OF_EACH, True)  # `special_global_state = True,` is a tuple in two of DI-engine's files
+
+
+def _rename_hidden_size(user: dict[str, Any], known: Schema, notes: list[str]) -> None:
+    """Replace the size of the only layer of DI-engine's discriminator."""
+    old, new = "reward_model.hidden_size", "reward_model.hidden_size_list"
+    size = get_key(user, old)
+    if matches(size, int) and new in known and old not in known:
+        pop_key(user, old)
+        set_key(user, new, [size])
+        notes.append(f"{old}={size} is {new}=[{size}] here.")
 
 
 def _rename_optimizer(user: dict[str, Any], notes: list[str]) -> None:

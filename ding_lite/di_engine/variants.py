@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+from collections.abc import Container
 from typing import Any
 
 from ding_lite.config.schema import BUFFER
@@ -211,3 +212,17 @@ def _read_dt(user: dict[str, Any], notes: list[str]) -> None:
     sizes = "policy.model.encoder_hidden_size_list"
     if _is_image(get_key(user, "policy.model.obs_shape")) and get_key(user, sizes) is None:
         set_key(user, sizes, [32, 64, 64, get_key(user, "policy.model.h_dim", 128)])
+
+
+def read_gail(user: dict[str, Any], overridden: Container[str], notes: list[str]) -> None:
+    """Replace the keys of DI-engine's `gail`, which two of its configs do not name: its entry does.
+
+    `overridden` are the keys that the user set beside the config.
+    """
+    section, data = get_key(user, "reward_model"), "reward_model.data_path"
+    if not isinstance(section, dict) or "expert_model_path" not in section or section.get("type", "gail") != "gail":
+        return
+    expert, recorded = pop_key(user, "reward_model.expert_model_path"), pop_key(user, data)
+    set_key(user, "reward_model.type", "gail")
+    set_key(user, data, recorded if data in overridden else expert)
+    notes.append(f"reward_model.expert_model_path is {data} here, which is {get_key(user, data)!r}.")

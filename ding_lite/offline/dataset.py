@@ -110,6 +110,7 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
             self._start = (~needed_R).nonzero().squeeze(1) if needed_R.any() else None
             cut_R = ends_R | torch.cat([needed_R[1:], ends_R[-1:]])
             self._has_successors = not (unknown_R & ~self._flag(PADDING)).any()
+        self._now["done"] = done_R
         if "reward" not in self.columns:
             return
         rewards_R = self._rewards(ends_R)

@@ -34,6 +34,9 @@ PIPELINES = {
     "serial_pipeline_dqfd": Pipeline(
         "offline.serial_entry_offline", "serial_dqfd", "from a replay buffer and demonstrations"
     ),
+    "serial_pipeline_gail": Pipeline(
+        "imitation.serial_entry_gail", "serial_gail", "from a replay buffer and an expert's data", relabels=True
+    ),
 }
 # Names for the option `-m`, with those of DI-engine that are other ones.
 MODES = {pipeline.mode: name for name, pipeline in PIPELINES.items()} | {

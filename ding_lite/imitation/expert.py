@@ -1,0 +1,87 @@
+"""The expert's steps: a data set, or a trained run, whose best policy plays a few episodes first."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import torch
+
+from ding_lite.envs.actions import ActionUnits
+from ding_lite.offline.dataset import OfflineDataset, read_dataset
+from ding_lite.offline.demo_data import BEST, collect_demo_data
+from ding_lite.offline.files import DatasetError
+from ding_lite.run.setup import RunSetup
+from ding_lite.utils.key import Key
+from ding_lite.utils.ranks.collectives import alone, on_every_rank, on_rank_0
+from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.seed import random_state, set_random_state
+
+CONFIG = "total_config.py"  # of a run's directory
+ENDING = ".pth.tar"  # of checkpoints
+EXPERT_KEYS = dict(
+    data_path=Key("", "the expert: a data set, as policy.collect.data_path, or the directory or a checkpoint of a run"),
+    data_type=Key("", "'hdf5', 'npz', 'npy' or 'minari'; empty: determined by the path's ending"),
+    action_units=Key(
+        "", "units of the data set's actions, see policy.collect.action_units", choices=("", "env", "policy")
+    ),
+    expert_episodes=Key(10, "episodes that the policy of a run plays, if data_path names one", low=1),
+)
+
+
+def read_expert(setup: RunSetup, required: Sequence[str]) -> OfflineDataset:
+    """Return the data set of `cfg.reward_model` with the `required` columns, as the policy sees them; collective.
+
+    Every rank reads all of it. If `data_path` names a run, rank 0 records its episodes first.
+
+    Raises:
+        ConfigError: there is no expert.
+        DatasetError: see `read_dataset` and `OfflineDataset.fit`; or ranks have different data sets.
+    """
+    cfg, spec, own = setup.cfg, setup.spec, setup.cfg.reward_model
+    if not own.data_path:
+        raise ConfigError(
+            f"reward_model.data_path: expected an expert for '{own.type}', a data set or the directory of a run, got "
+            "none: record one with collect_demo_data."
+        )
+    path = on_rank_0(lambda: _recorded(own.data_path, own.expert_episodes))
+    held: list[OfflineDataset] = []
+
+    def read() -> int:
+        assert spec.env_action_space is not None
+        try:
+            dataset = read_dataset(path, own.data_type, required, action_units=own.action_units)
+            units = ActionUnits(spec.env_action_space, cfg.env.act_scale)
+            dataset.fit(spec.observation_space, units, spec.env_observation_space, cfg.env.image_layout)
+        except DatasetError as error:
+            raise DatasetError(str(error).replace("policy.collect.", "reward_model.")) from None
+        held.append(dataset)
+        return len(dataset)
+
+    if len(set(sizes := on_every_rank(read))) > 1:
+        raise DatasetError(f"reward_model.data_path '{path}' has {sizes} steps on the ranks: give all the same.")
+    return held[0]
+
+
+def _recorded(path: str, episodes: int) -> str:
+    """Return the path of a data set: `path` itself, or the episodes of the run that it names, recorded if necessary.
+
+    The file is `ckpt_best_10_episodes.npz` in the run's directory. Whoever records it plays the episodes of seed 0.
+    """
+    is_checkpoint = path.endswith(ENDING)
+    checkpoint = path if is_checkpoint else os.path.join(path, BEST)
+    run, name = os.path.dirname(os.path.dirname(checkpoint)), os.path.basename(checkpoint)
+    config = os.path.join(run, CONFIG)
+    if not (is_checkpoint or os.path.isfile(config)):
+        return path
+    for needed in (config, checkpoint):
+        if not os.path.isfile(needed):
+            raise ConfigError(f"reward_model.data_path '{path}': expected a trained run, but '{needed}' is missing.")
+    target = os.path.join(run, f"{name.removesuffix(ENDING)}_{episodes}_episodes.npz")
+    if not os.path.isfile(target) or os.path.getmtime(target) < os.path.getmtime(checkpoint):
+        state, deterministic = random_state(), torch.backends.cudnn.deterministic
+        with alone():
+            collect_demo_data(config, 0, episodes, target, state_dict_path=checkpoint, collect_episodes=True)
+        torch.backends.cudnn.deterministic = deterministic
+        set_random_state(state)
+    return target
