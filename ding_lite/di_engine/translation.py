@@ -22,7 +22,7 @@ from ding_lite.di_engine.keys import (
     given_action_spaces,
     rename_type,
 )
-from ding_lite.di_engine.variants import choose_variant, read_gail, translate_d4rl, translate_her
+from ding_lite.di_engine.variants import choose_variant, read_imitation, translate_d4rl, translate_her
 from ding_lite.utils.key import SECTION, get_key, matches, merge_keys, pop_key, set_key, show, show_value
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
@@ -68,7 +68,7 @@ def translate_types(
     translate_d4rl(user, notes)
     choose_variant(user, notes)
     translate_her(user, notes)
-    read_gail(user, texts, notes)
+    read_imitation(user, texts, notes)
     import_modules(user)
     return user, texts, notes
 

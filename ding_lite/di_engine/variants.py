@@ -76,6 +76,12 @@ GTRXL_DEFAULTS = {
     "policy.model.att_layer_num": 3,
 }
 
+# Keys of DI-engine's T-REX that say which checkpoints play, or that repeat others.
+TREX_KEYS = (
+    *("checkpoint_min", "checkpoint_max", "checkpoint_step", "num_trajs"),
+    *("env_id", "algo_for_model", "exp_name", "offline_data_path", "continuous"),
+)
+
 
 def translate_d4rl(user: dict[str, Any], notes: list[str]) -> None:
     """Replace D4RL's name of an environment and its data, 'hopper-medium-v2', by gymnasium's and Minari's names.
@@ -214,15 +220,23 @@ def _read_dt(user: dict[str, Any], notes: list[str]) -> None:
         set_key(user, sizes, [32, 64, 64, get_key(user, "policy.model.h_dim", 128)])
 
 
-def read_gail(user: dict[str, Any], overridden: Container[str], notes: list[str]) -> None:
-    """Replace the keys of DI-engine's `gail`, which two of its configs do not name: its entry does.
+def read_imitation(user: dict[str, Any], overridden: Container[str], notes: list[str]) -> None:
+    """Replace the keys of DI-engine's `gail` and `trex`, which some of its configs do not name: its entries do.
 
     `overridden` are the keys that the user set beside the config.
     """
     section, data = get_key(user, "reward_model"), "reward_model.data_path"
-    if not isinstance(section, dict) or "expert_model_path" not in section or section.get("type", "gail") != "gail":
+    if not isinstance(section, dict) or "expert_model_path" not in section:
+        return
+    kind = section.get("type") or ("trex" if "min_snippet_length" in section else "gail")
+    if kind not in ("gail", "trex"):
         return
     expert, recorded = pop_key(user, "reward_model.expert_model_path"), pop_key(user, data)
-    set_key(user, "reward_model.type", "gail")
+    set_key(user, "reward_model.type", kind)
     set_key(user, data, recorded if data in overridden else expert)
     notes.append(f"reward_model.expert_model_path is {data} here, which is {get_key(user, data)!r}.")
+    if kind == "trex":
+        dropped = [key for key in TREX_KEYS if pop_key(user, f"reward_model.{key}") is not None]
+        notes.append(f"reward_model.{{{','.join(dropped)}}} are ignored: all checkpoints of the run play.")
+        if (epochs := pop_key(user, "reward_model.update_per_collect")) is not None:
+            set_key(user, "reward_model.train_epoch", epochs)

@@ -11,6 +11,12 @@ if TYPE_CHECKING:
     from ding_lite.dataset.rollout_dataset import RolloutDataset as RolloutDataset
     from ding_lite.di_engine.names import serial_pipeline_onpolicy_ppg as serial_pipeline_onpolicy_ppg
     from ding_lite.di_engine.names import (
+        serial_pipeline_preference_based_irl as serial_pipeline_preference_based_irl,
+    )
+    from ding_lite.di_engine.names import (
+        serial_pipeline_preference_based_irl_onpolicy as serial_pipeline_preference_based_irl_onpolicy,
+    )
+    from ding_lite.di_engine.names import (
         serial_pipeline_reward_model_offpolicy as serial_pipeline_reward_model_offpolicy,
     )
     from ding_lite.di_engine.names import (

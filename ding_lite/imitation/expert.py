@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 
 import torch
 
 from ding_lite.envs.actions import ActionUnits
 from ding_lite.offline.dataset import OfflineDataset, read_dataset
 from ding_lite.offline.demo_data import BEST, collect_demo_data
-from ding_lite.offline.files import DatasetError
+from ding_lite.offline.files import DatasetError, write_columns
 from ding_lite.run.setup import RunSetup
 from ding_lite.utils.key import Key
 from ding_lite.utils.ranks.collectives import alone, on_every_rank, on_rank_0
 from ding_lite.utils.registry import ConfigError
 from ding_lite.utils.seed import random_state, set_random_state
+from ding_lite.utils.tree import tree_map
 
 CONFIG = "total_config.py"  # of a run's directory
 ENDING = ".pth.tar"  # of checkpoints
+NUMBERED = re.compile(rf"iteration_([0-9]+){re.escape(ENDING)}")
 EXPERT_KEYS = dict(
     data_path=Key("", "the expert: a data set, as policy.collect.data_path, or the directory or a checkpoint of a run"),
     data_type=Key("", "'hdf5', 'npz', 'npy' or 'minari'; empty: determined by the path's ending"),
@@ -29,10 +32,13 @@ EXPERT_KEYS = dict(
 )
 
 
-def read_expert(setup: RunSetup, required: Sequence[str]) -> OfflineDataset:
+def read_expert(
+    setup: RunSetup, required: Sequence[str], record: Callable[[str, int], str] | None = None
+) -> OfflineDataset:
     """Return the data set of `cfg.reward_model` with the `required` columns, as the policy sees them; collective.
 
-    Every rank reads all of it. If `data_path` names a run, rank 0 records its episodes first.
+    Every rank reads all of it. If `data_path` names a run, rank 0 records its episodes first, with `record`: those of
+    its best policy by default, see `record_best`.
 
     Raises:
         ConfigError: there is no expert.
@@ -44,7 +50,7 @@ def read_expert(setup: RunSetup, required: Sequence[str]) -> OfflineDataset:
             f"reward_model.data_path: expected an expert for '{own.type}', a data set or the directory of a run, got "
             "none: record one with collect_demo_data."
         )
-    path = on_rank_0(lambda: _recorded(own.data_path, own.expert_episodes))
+    path = on_rank_0(lambda: (record or record_best)(own.data_path, own.expert_episodes))
     held: list[OfflineDataset] = []
 
     def read() -> int:
@@ -63,7 +69,7 @@ def read_expert(setup: RunSetup, required: Sequence[str]) -> OfflineDataset:
     return held[0]
 
 
-def _recorded(path: str, episodes: int) -> str:
+def record_best(path: str, episodes: int) -> str:
     """Return the path of a data set: `path` itself, or the episodes of the run that it names, recorded if necessary.
 
     The file is `ckpt_best_10_episodes.npz` in the run's directory. Whoever records it plays the episodes of seed 0.
@@ -84,4 +90,27 @@ def _recorded(path: str, episodes: int) -> str:
             collect_demo_data(config, 0, episodes, target, state_dict_path=checkpoint, collect_episodes=True)
         torch.backends.cudnn.deterministic = deterministic
         set_random_state(state)
+    return target
+
+
+def record_checkpoints(path: str, episodes: int) -> str:
+    """Return the path of a data set: `path` itself, or the episodes of all checkpoints of the run that it names.
+
+    Raises:
+        ConfigError: the run has fewer than two checkpoints.
+    """
+    if not os.path.isfile(os.path.join(path, CONFIG)):
+        return path
+    files = [match for name in os.listdir(os.path.join(path, "ckpt")) if (match := NUMBERED.fullmatch(name))]
+    names = [match[0] for match in sorted(files, key=lambda match: int(match[1]))]
+    if len(names) < 2:
+        raise ConfigError(
+            f"reward_model.data_path '{path}' has {len(names)} checkpoints, and demonstrations of different quality "
+            "need several: train it with policy.learn.learner.hook.keep_ckpt=0 and a smaller save_ckpt_after_iter."
+        )
+    parts = [record_best(os.path.join(path, "ckpt", name), episodes) for name in names]
+    columns = [read_dataset(part, required=("obs", "action", "reward", "next_obs", "done")).columns for part in parts]
+    joined = tree_map(lambda *leaves: torch.cat(leaves).numpy(), *columns)
+    target = os.path.join(path, f"{len(names)}_checkpoints_{episodes}_episodes.npz")
+    write_columns(target, joined, {"action_units": "env"})
     return target

@@ -175,6 +175,16 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
             )
         return finished_R
 
+    def trajectories(self) -> tuple[Tensor, Tensor]:
+        """Return the lengths and the returns of the trajectories, in their order in the file, each `[E]`."""
+        padding_R, ends_R = self._flag(PADDING), self._ends(exactly=True)
+        ends_R[:-1] |= padding_R[1:]
+        number_R = ends_R.cumsum(0) - ends_R.long()
+        kept_R = ~padding_R
+        number_R = number_R[kept_R].unique_consecutive(return_inverse=True)[1]
+        return_E = torch.zeros(int(number_R.max()) + 1, dtype=torch.float64)
+        return number_R.bincount(), return_E.index_add_(0, number_R, self.columns["reward"][kept_R].double())
+
     def _flag(self, name: str) -> Tensor:
         """Return one of the `FLAGS`, `[R]`, which is False everywhere without a column."""
         return self.columns.get(name, torch.zeros(count_rows(self.columns), dtype=torch.bool))

@@ -15,10 +15,10 @@ from gymnasium import Space
 from gymnasium.spaces import Box, Discrete
 
 from ding_lite.envs.spaces import EnvSpec
-from ding_lite.imitation.adversarial import AdversarialRewardModel
 from ding_lite.imitation.gail import GailRewardModel
 from ding_lite.offline.files import write_columns
 from ding_lite.policy import DQNPolicy
+from ding_lite.reward_model.base import RewardModel
 from ding_lite.run.setup import RunSetup
 from ding_lite.utils.key import declared_keys, default_values
 
@@ -42,7 +42,7 @@ def build(
     path: str,
     replay: Any = None,
     action_space: Space[Any] = ACTIONS,
-    cls: type[AdversarialRewardModel] = GailRewardModel,
+    cls: type[RewardModel] = GailRewardModel,
     discount_factor: float = 0.9,
     policy_action_space: Space[Any] | None = None,
     **keys: Any,

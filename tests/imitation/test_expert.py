@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ding_lite.entry import serial_pipeline
-from ding_lite.imitation.expert import _recorded
+from ding_lite.imitation.expert import record_best
 from ding_lite.utils import ConfigError
 from ding_lite.utils.seed import random_state
 from tests.imitation.helpers import CARTPOLE, build, pair, write_expert
@@ -33,17 +33,17 @@ def test_a_run_plays_its_episodes_once_and_draws_nothing_that_the_new_run_draws(
     expert = {key: value for key, value in main.items() if key != "reward_model"} | dict(exp_name="teacher")
     serial_pipeline((expert, dict(policy=create["policy"])), seed=0, max_train_iter=8)
     before = random_state()
-    path = _recorded("teacher", 3)
+    path = record_best("teacher", 3)
     assert repr(random_state()) == repr(before)
     assert path == os.path.join("teacher", "ckpt_best_3_episodes.npz")
     episodes = np.load(path)["traj_flag"]
     assert episodes.sum() == 3
     stamp = os.stat(path).st_mtime_ns
     checkpoint = os.path.join("teacher", "ckpt", "ckpt_best.pth.tar")
-    assert _recorded(checkpoint, 3) == path
+    assert record_best(checkpoint, 3) == path
     assert os.stat(path).st_mtime_ns == stamp
     os.utime(checkpoint, ns=(stamp + 10**9, stamp + 10**9))  # a newer expert plays again
-    assert _recorded("teacher", 3) == path
+    assert record_best("teacher", 3) == path
     assert os.stat(path).st_mtime_ns > stamp
     words = ["reward_model.data_path=teacher", "reward_model.expert_episodes=3"]
     assert serial_pipeline(pair(), seed=0, max_train_iter=8, overrides=words).iteration >= 8
@@ -56,7 +56,7 @@ def test_what_is_no_trained_run_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"'new': expected a trained run, but 'new/ckpt/ckpt_best.pth.tar' is missing"
     ):
-        _recorded("new", 3)
+        record_best("new", 3)
     with pytest.raises(ConfigError, match=r"expected a trained run, but 'gone/total_config.py' is missing"):
-        _recorded("gone/ckpt/iteration_0.pth.tar", 3)
-    assert _recorded("data.npz", 3) == "data.npz"
+        record_best("gone/ckpt/iteration_0.pth.tar", 3)
+    assert record_best("data.npz", 3) == "data.npz"
