@@ -12,13 +12,15 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Discrete
 
 from ding_lite.config import compile_config
 from ding_lite.config.schema import PIPELINE_OF, model_options
 from ding_lite.envs import check_env
 from ding_lite.envs.keys import ENV_KEYS
 from ding_lite.envs.spaces import count_agents
+from ding_lite.goals.goal_env import has_goals
+from ding_lite.goals.her import HindsightReplayBuffer
 from ding_lite.policy.common_keys import AGENT_KEYS
 from ding_lite.run.setup import RunSetup, prepare_run
 from ding_lite.utils.disk import describe_os_error
@@ -31,6 +33,7 @@ DIZOO = {  # dizoo's environment for the ids that begin with a pattern, and its 
     "atari": (r"ALE/|.*NoFrameskip-v\d$", "native"),
     "minigrid": ("MiniGrid-|BabyAI-", "base"),
     "mujoco": (rf"({MUJOCO})-v[45]$", "base"),
+    "robotics": (r"(Fetch|Hand(Reach|Manipulate)|PointMaze|AntMaze)", "base"),
     "pettingzoo": (r"(mpe2|atari|butterfly|classic|sisl)/", "base"),
     "lbforaging": ("Foraging-", "base"),
     "matrix_game": (r"(TwoStep|Climbing|Penalty)-v0$", "base"),
@@ -51,6 +54,7 @@ BATCHED_SIZES = {
 }
 IMAGES = 100_000  # env steps of a replay buffer whose default size does not fit
 DEFAULT_ALGORITHMS = ("ppo", "bdq")  # the first one that takes the environment's actions
+GOAL_ALGORITHMS = ("sac", "dqn")  # the same for environments with goals
 ENV = ("collector_env_num", "evaluator_env_num", "n_evaluator_episode")
 POLICY = (
     *("discount_factor", "nstep", "unroll_len", "random_collect_size", "model.v_min", "model.v_max"),
@@ -184,8 +188,11 @@ def write_starter(env_id: str, algorithm: str | None = None, output: str | None 
         raise ConfigError(
             f"Policy '{algorithm}' hardly learns continuous actions: use 'ppo' or 'sac', or write a config."
         )
-    if len(getattr(setup.spec.observation_space, "shape", None) or ()) == 1:
+    goals = has_goals(setup.spec.observation_space) and algorithm in GOAL_ALGORITHMS
+    if goals or len(getattr(setup.spec.observation_space, "shape", None) or ()) == 1:
         _suit(main, algorithm, setup)
+        if goals:
+            _add_hindsight(main)
         _check(main, create)
     text = TEMPLATE.format(
         main=_format(main),
@@ -287,6 +294,15 @@ def _suit(main: dict[str, Any], algorithm: str, setup: RunSetup) -> None:
         main["env"] |= {key: replace(ENV_KEYS[key]["use_norm"], default=True) for key in ("norm_obs", "norm_reward")}
 
 
+def _add_hindsight(main: dict[str, Any]) -> None:
+    """Let replay give samples the goals that their episodes reached; several steps in a sum were meant for another."""
+    policy, keys = main["policy"], declared_keys(HindsightReplayBuffer)
+    buffer = {"type": Key("her", "replay with goals in hindsight, see docs/algorithms/her.md"), **keys}
+    policy["other"]["replay_buffer"] |= buffer
+    if "nstep" in policy:
+        policy["nstep"] = replace(policy["nstep"], default=1)
+
+
 def _return_range(env_id: str, discount: float) -> tuple[float, float]:
     """Return bounds of discounted returns, from random play.
 
@@ -314,10 +330,12 @@ def _return_range(env_id: str, discount: float) -> tuple[float, float]:
 
 
 def _find_algorithm(env_id: str, batched: bool) -> str:
-    """Return the first of `DEFAULT_ALGORITHMS` that fits an environment."""
+    """Return the first of `DEFAULT_ALGORITHMS` that fits an environment, or of `GOAL_ALGORITHMS` if it has goals."""
     for algorithm in DEFAULT_ALGORITHMS:
         try:
-            _check(*_starter_pair(env_id, algorithm, "starter", batched))
+            setup = _check(*_starter_pair(env_id, algorithm, "starter", batched))
+            if has_goals(setup.spec.observation_space):
+                return GOAL_ALGORITHMS[isinstance(setup.spec.action_space, Discrete)]
             return algorithm
         except ConfigError as error:
             mistake = error

@@ -46,6 +46,15 @@ def find_goal_space(space: Any) -> Box:
     )
 
 
+def has_goals(space: Any) -> bool:
+    """Return whether a policy's observations have goals."""
+    try:
+        find_goal_space(space)
+    except ConfigError:
+        return False
+    return True
+
+
 class GoalEnv:
     """Asks one environment for the rewards and the ends of steps with other goals than its own.
 

@@ -182,8 +182,7 @@ class HindsightReplayBuffer(ReplayBuffer):
     config: ClassVar[dict[str, Any]] = dict(
         her_strategy=Key(
             "future",
-            "the step of the episode whose achieved goal a sample gets: 'future': one from its own to the last; "
-            "'final': the last; 'episode': any",
+            "step whose goal a sample gets: 'future', its own or a later one; 'final', the last one; 'episode', any",
             choices=("future", "final", "episode"),
         ),
         her_replay_k=Key(

@@ -6,11 +6,14 @@ import ast
 import shlex
 from pathlib import Path
 
+import gymnasium
 import pytest
+from easydict import EasyDict
 
 from ding_lite.cli.main import main
 from ding_lite.cli.starter import write_starter
 from ding_lite.config import compile_config, read_saved_run
+from ding_lite.entry import serial_pipeline
 from ding_lite.utils import POLICY_REGISTRY
 from tests.algorithms import ALGORITHMS
 from tests.distributed.launcher import ROOT
@@ -232,3 +235,17 @@ def test_sizes_that_count_sequences_are_not_those_of_steps(algorithm: str, tmp_p
     cfg = compile_config(str(write_starter("Pendulum-v1", algorithm, str(tmp_path / "starter.py"))))
     assert cfg.policy.random_collect_size * cfg.policy.unroll_len == 64 * 16  # env steps; VECTORS has 1000 of them
     assert cfg.policy.other.replay_buffer.replay_buffer_size * cfg.policy.unroll_len == 6000 * 16
+
+
+def test_an_environment_with_goals_gets_replay_in_hindsight() -> None:
+    gymnasium.register("tests/GoalLine-v0", "tests.goals.line:Line")
+    bits = {"cfg_env": EasyDict(n_bits=4)}
+    gymnasium.register("tests/BitFlip-v0", "dizoo.bitflip.envs.bitflip_env:BitFlipEnv", kwargs=bits)
+    for env_id, algorithm, nstep in (("tests/GoalLine-v0", "sac", 1), ("tests/BitFlip-v0", "dqn", 1)):
+        path = write_starter(env_id)
+        cfg = compile_config(path)
+        assert (cfg.policy.type, cfg.policy.other.replay_buffer.type, cfg.notes) == (algorithm, "her", [])
+        assert cfg.policy.get("nstep", 1) == nstep
+        words = ["policy.random_collect_size=0", "env.n_evaluator_episode=8", "policy.learn.update_per_collect=1"]
+        assert serial_pipeline(str(path), seed=0, max_train_iter=2, overrides=words).iteration >= 2
+    assert compile_config(write_starter("tests/GoalLine-v0", "ppo")).policy.type == "ppo"

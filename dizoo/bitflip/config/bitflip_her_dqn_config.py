@@ -14,6 +14,7 @@ bitflip_her_dqn_config = EasyDict(
         evaluator_env_num=16,
         n_evaluator_episode=64,
         stop_value=0.9,
+        n_confirm_episode=480,
     ),
     policy=dict(
         num_threads=1,
