@@ -94,8 +94,8 @@ def _check_pairs(cfg: EasyDict) -> None:
         raise ConfigError(f"{sc.BUFFER}.type='{buffer_type}' contradicts policy.priority={priority}: set one of them.")
     if size is not None:
         _check_capacity(cfg, size)
-    if buffer_type is not None:
-        BUFFER_REGISTRY.find(buffer_type).check_config(cfg)
+    if buffer_type is not None and hasattr(buffer_cls := BUFFER_REGISTRY.find(buffer_type), "check_config"):
+        buffer_cls.check_config(cfg)
 
 
 def _check_capacity(cfg: EasyDict, size: int) -> None:

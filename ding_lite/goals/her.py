@@ -67,8 +67,8 @@ class HindsightSampler(UniformSampler):
     def _read_ends(self, ring: Ring, place_P: np.ndarray) -> None:
         """Find the episodes that ended at these places, and note their ends for all their rows that are left."""
         self._end[place_P] = -1
-        end_E = place_P[ring.columns["traj_flag"].numpy(force=True)[place_P]]
-        steps_E = 1 + np.minimum(ring.episode_step.numpy(force=True)[end_E], _age(ring, end_E))
+        end_E = place_P[_read(ring.columns["traj_flag"], place_P)]
+        steps_E = 1 + np.minimum(_read(ring.episode_step, end_E), _age(ring, end_E))
         end_L = end_E.repeat(steps_E)
         before_L = np.arange(len(end_L)) - (steps_E.cumsum() - steps_E).repeat(steps_E)
         self._end[(end_L - before_L * ring.num_envs) % ring.num_places] = end_L
@@ -85,11 +85,16 @@ class HindsightSampler(UniformSampler):
         if self._strategy == "final":
             first_B = last_B
         elif self._strategy == "episode":
-            first_B = -np.minimum(ring.episode_step[drawn["index"]].numpy(force=True), age_B)
+            first_B = -np.minimum(_read(ring.episode_step, place_B), age_B)
         steps_B = first_B + (which_B * (last_B - first_B + 1)).astype(np.int64)
         goal_B = (place_B + steps_B * ring.num_envs) % ring.num_places
         goal_B[share_B >= self._share] = -1
         return drawn | {"goal_index": torch.from_numpy(goal_B).to(ring.device)}
+
+
+def _read(column: Tensor, place_B: np.ndarray) -> np.ndarray:
+    """Return the entries of a column at these places, in host memory."""
+    return column[torch.from_numpy(place_B)].numpy(force=True)
 
 
 def _age(ring: Ring, place_B: np.ndarray) -> np.ndarray:
