@@ -13,6 +13,7 @@ Shapes: B steps, G numbers of a goal.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from ding_lite.utils.registry import ConfigError
 
 BUFFER = "policy.other.replay_buffer.type='her'"
 TRIAL_STEPS = 16  # env steps whose rewards are compared with those of `compute_reward`
-TOLERANCE = 1e-4  # goals are float32 in replay
+TOLERANCE = 1e-4  # relative and absolute; goals are float32 in replay
 
 
 def find_goal_space(space: Any) -> Box:
@@ -84,9 +85,12 @@ class GoalEnv:
         self.terminates = env.has_wrapper_attr("compute_terminated")
         if self.terminates:
             self._compute_terminated: Callable[..., Any] = env.get_wrapper_attr("compute_terminated")
-            shape = np.shape(self._ask(self._compute_terminated, achieved_BG, desired_BG))
-            self._ends_batches = shape == reward_B.shape
-            self.terminates = bool(self.terminated(achieved_BG, achieved_BG).any())
+            self._ends_batches = False
+            with suppress(Exception):  # a method for single goals may raise anything; they are tried next
+                shape = np.shape(self._ask(self._compute_terminated, achieved_BG, desired_BG))
+                self._ends_batches = shape == reward_B.shape
+            ended_B = attempt(lambda: self.terminated(achieved_BG, achieved_BG), self._name, "compute_terminated")
+            self.terminates = bool(ended_B.any())
 
     def rewards(self, achieved_BG: Tensor, desired_BG: Tensor) -> Tensor:
         """Return the rewards `[B]` of steps that led to the achieved goals, if the others were desired."""
@@ -116,7 +120,7 @@ class GoalEnv:
                 f"{BUFFER}: compute_reward of {self._name} returned an array of shape {list(own_B.shape)} for "
                 f"{len(reward_B)} goals: expected a reward for each; compute along the last axis."
             )
-        if (wrong := np.flatnonzero(np.abs(own_B.numpy() - reward_B) > TOLERANCE)).size:
+        if (wrong := np.flatnonzero(~np.isclose(own_B.numpy(), reward_B, TOLERANCE, TOLERANCE))).size:
             step = wrong[0]
             raise ConfigError(
                 f"{BUFFER}: {self._name} returned the reward {reward_B[step]:.6g} for a step, and its compute_reward "

@@ -62,6 +62,29 @@ class DoubledGoals(Doubled):
         return 2 * self.env.get_wrapper_attr("compute_reward")(*args)
 
 
+class Ambiguous(Line):
+    """Its `compute_terminated` raises an error for several goals."""
+
+    def compute_terminated(self, achieved_goal: Any, desired_goal: Any, info: Any) -> bool:
+        return bool(np.abs(achieved_goal - desired_goal)[..., 0] < 0.1)
+
+
+class Endless(Line):
+    """Its `compute_terminated` says that no goal is an end, whatever it gets."""
+
+    def compute_terminated(self, achieved_goal: Any, desired_goal: Any, info: Any) -> bool:
+        return False
+
+
+class Broken(Line):
+    def compute_terminated(self, achieved_goal: Any, desired_goal: Any, info: Any) -> bool:
+        return bool(info["success"])
+
+    def step(self, action: Any) -> Any:
+        self._step += 1
+        return self._obs(), float(self.compute_reward(self._place, self._goal, {})), False, self._step == 8, {}
+
+
 class Pair(Line):
     """The two goals have different sizes."""
 
@@ -80,6 +103,7 @@ class Pair(Line):
         (NoReward, "NoReward has no method compute_reward(achieved_goal, desired_goal, info)"),
         (OneByOne, "returned an array of shape [] for 16 goals: expected a reward for each; compute along the last"),
         (Asks, "Environment 'Asks' cannot compute_reward for many goals: "),
+        (Broken, "Environment 'Broken' cannot "),
         (Effort, "Rewards for other goals must follow from compute_reward alone"),
         (
             lambda: TransformReward(Line(), lambda reward: reward),
@@ -93,6 +117,13 @@ def test_what_other_goals_cannot_be_asked_of_is_refused_in_one_line(create: Any,
         GoalEnv(create(), np.float64)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_whether_goals_are_ends_is_found_out_with_single_goals_too() -> None:
+    env, goal_BG = GoalEnv(Ambiguous(), np.float64), torch.tensor([[0.0], [1.0]])
+    assert env.terminates
+    assert env.terminated(goal_BG, torch.ones(2, 1)).tolist() == [False, True]
+    assert not GoalEnv(Endless(), np.float64).terminates
 
 
 def test_a_wrapper_with_compute_reward_changes_both_rewards() -> None:
