@@ -4,11 +4,11 @@ Let f be its logit, and D = sigmoid(f) the probability that a step is the expert
 
     mean_pi softplus(f) + mean_E softplus(-f)  =  -mean_pi log(1 - D) - mean_E log D
 
-over batches of the policy's newest steps, pi, and of an expert's data set, E. Both sides get the same treatment: the
-policy's units of actions, one-hot if they are discrete and within their bounds if not, and the same normaliser.
+over batches of the policy's steps, pi, and of an expert's data set, E. Both sides get the same treatment: the policy's
+units of actions, one-hot if they are discrete and within their bounds if not, and the policy's normaliser, if any.
 
-A policy that learns from its collect gets a block with new rewards. For one that learns from replay, rewards are
-computed whenever a batch is drawn, by the discriminator of now.
+A policy that learns from its collect gets a block with new rewards; pi is this block. If it learns from replay, pi is
+replay, and rewards are computed whenever a batch is drawn, by the discriminator of now.
 
 Shapes: T steps, N environments, M steps, B samples, K rewards of an n-step sum, F features.
 """
@@ -30,8 +30,6 @@ from ding_lite.policy import Policy
 from ding_lite.reward_model.base import RewardModel, shape_of
 from ding_lite.run.setup import RunSetup
 from ding_lite.torch_utils.data import Batch, Block, Figures
-from ding_lite.torch_utils.minibatch import next_obs
-from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils.key import Key
 from ding_lite.utils.ranks.collectives import get_rank, get_world_size
 from ding_lite.utils.registry import ConfigError
@@ -48,14 +46,11 @@ class AdversarialRewardModel(RewardModel):
         learning_rate=1e-3,
         hidden_size_list=Key([128], "layers of the discriminator, with tanh", low=1),
         encoder_hidden_size_list=Key([128, 128, 64], "layers of the encoder, if an observation has images", low=1),
-        obs_norm=Key(True, "normalise observations of floats by the mean and deviation of the expert's"),
         batch_size=Key(64, "steps of the policy per rank and update, and as many of the expert", low=1),
         update_per_collect=Key(100, "updates after each collect", low=0),
     )
 
     def _init_networks(self) -> None:
-        space = self._observation_space if self._cfg.obs_norm else None
-        self._normalizer = Normalizer(space, None).to(self._device)
         hidden = self._cfg.encoder_hidden_size_list
         self._encoder = StepEncoder(self._observation_space, self._action_space, hidden).to(self._device)
         self._ring: Any = None  # of replay, if the policy learns from it
@@ -76,11 +71,9 @@ class AdversarialRewardModel(RewardModel):
         raise NotImplementedError
 
     def _ready(self, steps: Batch) -> dict[str, Any]:
-        """Return steps with normalised observations and encoded actions; those of policy and expert alike."""
-        observed: dict[str, Any] = {
-            key: self._normalizer.normalize_obs(steps[key]) for key in ("obs", "next_obs") if key in steps
-        }
-        return {**steps, **observed, "action": self._encoder.encode_action(steps["action"])}
+        """Return steps of the policy or the expert with observations as the policy sees them, and encoded actions."""
+        obs = self._policy.normalizer.normalize_obs(steps["obs"])
+        return {**steps, "obs": obs, "action": self._encoder.encode_action(steps["action"])}
 
     def _samples(self, steps: Batch) -> dict[str, Any]:
         """Return what is learned from, for steps that are `_ready`."""
@@ -91,13 +84,11 @@ class AdversarialRewardModel(RewardModel):
         self._policy, name = policy, f"reward_model.type '{self._cfg.type}'"
         if policy.multi_agent:
             raise ConfigError(f"{name} imitates a single agent, but policy '{setup.cfg.policy.type}' has several.")
-        required = dict.fromkeys((*self._columns, *(("next_obs",) if "done" in self._columns else ())))
-        expert = read_expert(
-            setup, [*required]
-        )  # without `next_obs`, the last step of a cut trajectory starts no sample
-        self._normalizer.fit(expert.observations())
+        # Without `next_obs`, the last step of a trajectory that was cut would be left out.
+        required = (*self._columns, "next_obs") if "done" in self._columns else self._columns
+        expert = read_expert(setup, required)
         columns = expert.gather(torch.arange(len(expert)))
-        self._expert = self._samples(self._ready(self._to_device({key: columns[key] for key in self._columns})))
+        self._expert: dict[str, Any] = self._to_device({key: columns[key] for key in self._columns})
         if replay is None:
             return
         if type(replay.view) is not TransitionView:
@@ -115,9 +106,10 @@ class AdversarialRewardModel(RewardModel):
         seed = self._optimizer.steps * get_world_size() + get_rank()
         generator = torch.Generator().manual_seed(seed)
         own = self._samples(self._ready(self._replayed(generator) or self._steps_of(block)))
+        expert = self._samples(self._ready(self._expert))
         for _ in range(cfg.update_per_collect):
-            batch = {"own": own, "expert": self._expert}
-            batch = {side: draw(steps, cfg.batch_size, generator) for side, steps in batch.items()}
+            sides = {"own": own, "expert": expert}
+            batch = {side: draw(steps, cfg.batch_size, generator) for side, steps in sides.items()}
             place_B1 = torch.rand(cfg.batch_size, 1, generator=generator).to(self._device)
             figures = self._optimizer.step(self._loss, batch | {"place": place_B1})
         return figures
@@ -137,24 +129,21 @@ class AdversarialRewardModel(RewardModel):
         if not starts:
             return {}
         number = self._cfg.batch_size * self._cfg.update_per_collect
-        row_M, env_M = (
-            torch.randint(high, (number,), generator=generator) for high in (len(starts), self._ring.num_envs)
-        )
-        place_M = self._ring.places(row_M.numpy() + starts.start, env_M.numpy())
+        row_M = torch.randint(starts.start, starts.stop, (number,), generator=generator)
+        env_M = torch.randint(self._ring.num_envs, (number,), generator=generator)
+        place_M = self._ring.places(row_M.numpy(), env_M.numpy())
         return self._steps_at(torch.from_numpy(place_M).to(self._ring.device))
 
     def _steps_at(self, place_M: Tensor) -> dict[str, Any]:
         """Return the columns of the steps at these places of replay, `[M, ...]`."""
         ring = self._ring
         steps = ring.rows(place_M, without=ring.columns.keys() - {*self._columns} | {"obs"})
-        steps |= {"obs": ring.observations(place_M)}
-        steps |= {"next_obs": ring.successors(place_M)} if "next_obs" in self._columns else {}
-        return self._to_device(steps)
+        return self._to_device(steps | {"obs": ring.observations(place_M)})
 
     def _steps_of(self, block: Block) -> dict[str, Any]:
         """Return the columns of a rollout block, `[T N, ...]`."""
-        columns = {**block, "next_obs": next_obs(block)} if "next_obs" in self._columns else block
-        return tree_map(lambda leaf: leaf.flatten(0, 1), self._to_device({key: columns[key] for key in self._columns}))
+        steps = self._to_device({key: block[key] for key in self._columns})
+        return tree_map(lambda leaf: leaf.flatten(0, 1), steps)
 
     @torch.no_grad()
     def _drawn_rewards(self, ring: Ring, place_BK: Tensor) -> Tensor:
@@ -169,8 +158,7 @@ class StepEncoder(nn.Module):
     `hidden_size_list` are the layers of the encoder of observations that have images.
 
     Attributes:
-        obs_size: features of an observation.
-        size: F, features of an observation and an action.
+        size: F, the number of features.
     """
 
     low: Tensor
@@ -183,14 +171,12 @@ class StepEncoder(nn.Module):
         shape = shape_of(observation_space)
         hidden = hidden_size_list if any(len(leaf) > 1 for leaf in _shapes(shape)) else []
         self.obs = create_encoder(shape, hidden)
-        self.obs_size = feature_size(shape, hidden)
-        self._choices = [
-            int(number) for number in np.ravel(getattr(action_space, "nvec", getattr(action_space, "n", ())))
-        ]
+        choices: Any = getattr(action_space, "nvec", getattr(action_space, "n", ()))
+        self._choices = [int(number) for number in np.ravel(choices)]  # empty for a Box
         if isinstance(action_space, Box):
             self.register_buffer("low", torch.from_numpy(action_space.low).flatten(), persistent=False)
             self.register_buffer("high", torch.from_numpy(action_space.high).flatten(), persistent=False)
-        self.size = self.obs_size + (sum(self._choices) or int(np.prod(action_space.shape or ())))
+        self.size = feature_size(shape, hidden) + (sum(self._choices) or int(np.prod(action_space.shape or ())))
 
     def encode_action(self, action_M: Tensor) -> Tensor:
         """Return numbers for actions `[M, ...]`: one-hot vectors side by side, or those of a Box within its bounds.

@@ -20,6 +20,7 @@ from ding_lite.offline.files import write_columns
 from ding_lite.policy import DQNPolicy
 from ding_lite.reward_model.base import RewardModel
 from ding_lite.run.setup import RunSetup
+from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils.key import declared_keys, default_values
 
 ACTIONS = Discrete(3)
@@ -45,6 +46,8 @@ def build(
     cls: type[RewardModel] = GailRewardModel,
     discount_factor: float = 0.9,
     policy_action_space: Space[Any] | None = None,
+    normalizer: Normalizer | None = None,
+    multi_agent: bool = False,
     **keys: Any,
 ) -> Any:
     """Return a reward model that has read its expert, as a run builds it."""
@@ -58,7 +61,9 @@ def build(
     model: Any = cls(own, policy, OBS, seen, torch.device("cpu"))
     cfg = EasyDict(policy=policy, env=env, reward_model=own)
     setup = RunSetup(cfg, DQNPolicy, spec, None, {}, (None, None), "", cfg)
-    model.connect(setup, SimpleNamespace(multi_agent=False, current_config=policy), replay)
+    normalizer = normalizer or Normalizer(None, None)
+    player: Any = SimpleNamespace(multi_agent=multi_agent, current_config=policy, normalizer=normalizer)
+    model.connect(setup, player, replay)
     return model
 
 

@@ -15,6 +15,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from ding_lite.entry import serial_pipeline, serial_pipeline_onpolicy
 from ding_lite.imitation.adversarial import StepEncoder, draw
 from ding_lite.policy import Policy
+from ding_lite.torch_utils.normalizer import Normalizer
 from ding_lite.utils import ConfigError, get_rank, get_world_size, load_checkpoint
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import SequenceReplayBuffer, UniformReplayBuffer
@@ -40,7 +41,7 @@ def test_discrete_actions_are_one_hot_and_those_of_a_box_stay_within_its_bounds(
 def test_images_and_dicts_are_encoded_and_masks_are_not_seen() -> None:
     image = Box(0, 255, (3, 42, 42), np.uint8)
     encoder = StepEncoder(Dict(camera=image, action_mask=Box(0, 1, (2,), np.int8)), Discrete(2), [8, 8, 5])
-    assert (encoder.obs_size, encoder.size) == (5, 7)
+    assert encoder.size == 7
     obs = {"camera": torch.zeros(4, 3, 42, 42, dtype=torch.uint8), "action_mask": torch.ones(4, 2)}
     other = {**obs, "action_mask": torch.zeros(4, 2)}
     assert encoder(obs, torch.eye(2)[[0, 1, 0, 1]]).shape == (4, 7)
@@ -52,14 +53,15 @@ def test_expert_and_policy_pass_the_same_normaliser_and_have_the_same_units(tmp_
     space, policys = Box(0.0, 4.0, (1,)), Box(-1.0, 1.0, (1,))
     played = np.array([[4.0], [1.0]] * 6, np.float32)
     path = write_expert(tmp_path / "expert.npz", space, action=played)
-    model = build(path, action_space=space, policy_action_space=policys)
-    assert model._expert["action"][:2].tolist() == [[1.0], [-0.5]]
+    normalizer = Normalizer(OBS, None)
+    normalizer.update({"obs": torch.tensor([[[1.0, -2.0]], [[5.0, 2.0]]])})  # mean (3, 0), deviation (2, 2)
+    model = build(path, action_space=space, policy_action_space=policys, normalizer=normalizer)
+    expert = model._ready(model._expert)
+    assert expert["action"][:2].tolist() == [[1.0], [-0.5]]
     raw = np.load(path)["obs"]
-    expected = (raw - raw.mean(0)) / np.sqrt(raw.var(0) + 1e-8)
-    np.testing.assert_allclose(model._expert["obs"], expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(expert["obs"], (raw - [3.0, 0.0]) / 2.0, rtol=1e-5, atol=1e-6)
     own = {"obs": torch.from_numpy(raw[:2]).view(2, 1, 2), "action": torch.tensor([[[1.0]], [[-0.5]]])}
-    assert torch.equal(model._ready(model._steps_of(own))["obs"], model._expert["obs"][:2])
-    assert not build(path, action_space=space, policy_action_space=policys, obs_norm=False)._normalizer.active
+    assert torch.equal(model._ready(model._steps_of(own))["obs"], expert["obs"][:2])
 
 
 def test_replay_returns_the_rewards_of_now_and_keeps_what_was_stored(tmp_path: Path) -> None:
@@ -101,6 +103,8 @@ def test_the_policys_samples_are_the_collect_or_those_of_replay(tmp_path: Path) 
 def test_what_does_not_draw_transitions_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"rewards of single steps when they are drawn, .* 'dqn', 'sac' or 'ppo'\.$"):
         build(write_expert(tmp_path / "expert.npz"), SequenceReplayBuffer(64, 2, unroll_len=4))
+    with pytest.raises(ConfigError, match=r"'gail' imitates a single agent, but policy 'dqn' has several"):
+        build(write_expert(tmp_path / "expert.npz"), multi_agent=True)
 
 
 def train(*words: str, steps: int = 20, **policy: Any) -> Policy:
@@ -167,9 +171,10 @@ def step_on_a_share(path: str, batch: Any) -> list[Any]:
 def test_two_ranks_take_the_step_of_one_with_the_joined_batch(tmp_path: Path) -> None:
     path = write_expert(tmp_path / "expert.npz")
     model, generator = build(path, absorbing=True), torch.Generator().manual_seed(0)
-    own = model._samples(model._ready(model._steps_of(make_block(ACTION_TN, ACTION_TN == 0))))
-    sides = {side: draw(steps, 8, generator) for side, steps in (("own", own), ("expert", model._expert))}
-    batch = sides | {"place": torch.rand(8, 1, generator=generator)}
+    sides = (model._steps_of(make_block(ACTION_TN, ACTION_TN == 0)), model._expert)
+    own, expert = (model._samples(model._ready(steps)) for steps in sides)
+    drawn = {side: draw(steps, 8, generator) for side, steps in (("own", own), ("expert", expert))}
+    batch = drawn | {"place": torch.rand(8, 1, generator=generator)}
     whole = step_on_a_share(path, batch)
     for parts in call_on_ranks(step_on_a_share, path, batch, cwd=tmp_path):
         for part, parameter in zip(parts, whole, strict=True):

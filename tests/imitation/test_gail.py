@@ -73,7 +73,7 @@ def test_only_a_terminal_step_leads_to_the_absorbing_state(expert: str) -> None:
     model, block = build(expert, absorbing=True), make_block(ACTION_TN, DONE_TN, CUT_TN)
     own = model._samples(model._ready(model._steps_of(block)))
     assert own["absorbing"].tolist() == [False] * 6 + [True]
-    assert model._expert["absorbing"].tolist() == [False] * 12 + [True] * 2
+    assert model._samples(model._ready(model._expert))["absorbing"].tolist() == [False] * 12 + [True] * 2
     assert model._features(own)[6].tolist() == [0.0] * 5 + [1.0]  # nothing of a state or an action, but the flag
     assert (model._features(own)[:6, 5] == 0.0).all()
 

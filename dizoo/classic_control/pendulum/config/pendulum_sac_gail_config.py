@@ -1,7 +1,7 @@
 """GAIL of an expert on Pendulum-v1 with SAC. All episodes have 200 steps, so living long is no reward.
 
 The expert is the run of `pendulum_sac_config.py`, whose best policy plays ten episodes first; a data set would do too.
-Result: -170 with three of three seeds, after 7,000 to 9,000 env steps; -192 to -161 over 100 new episodes, where
+Result: -170 with three of three seeds, after 9,000 to 11,000 env steps; -209 to -167 over 100 new episodes, where
 the expert returns -203.
 """
 
@@ -13,6 +13,7 @@ pendulum_sac_gail_config = EasyDict(
         env_id="Pendulum-v1",
         collector_env_num=10,
         evaluator_env_num=10,
+        norm_obs=True,
         n_evaluator_episode=20,
         stop_value=-170,
     ),
