@@ -11,7 +11,9 @@ import pytest
 from ding_lite.entry import serial_pipeline
 from ding_lite.imitation.expert import record_best
 from ding_lite.utils import ConfigError
+from ding_lite.utils.ranks.collectives import on_rank_0
 from ding_lite.utils.seed import random_state
+from tests.distributed.on_ranks import call_on_ranks
 from tests.imitation.helpers import CARTPOLE, build, pair, write_expert
 
 
@@ -28,12 +30,21 @@ def test_without_units_the_message_names_the_key_of_the_reward_model(tmp_path: P
         build(str(path), action_space=space, policy_action_space=Box(-1.0, 1.0, (1,)))
 
 
+def record_on_ranks() -> str:
+    return on_rank_0(lambda: record_best("teacher", 3))
+
+
 def test_a_run_plays_its_episodes_once_and_draws_nothing_that_the_new_run_draws(tmp_path: Path) -> None:
     main, create = pair()
     expert = {key: value for key, value in main.items() if key != "reward_model"} | dict(exp_name="teacher")
     serial_pipeline((expert, dict(policy=create["policy"])), seed=0, max_train_iter=8)
-    before = random_state()
-    path = record_best("teacher", 3)
+    (path, other), before = call_on_ranks(record_on_ranks, cwd=tmp_path), random_state()
+    assert path == other
+    on_ranks = dict(np.load(path))
+    Path(path).unlink()
+    assert record_best("teacher", 3) == path
+    for key, column in np.load(path).items():  # rank 0 plays alone, so it is the same expert on any number of ranks
+        assert key == "attributes" or np.array_equal(column, on_ranks[key])
     assert repr(random_state()) == repr(before)
     assert path == os.path.join("teacher", "ckpt_best_3_episodes.npz")
     episodes = np.load(path)["traj_flag"]
