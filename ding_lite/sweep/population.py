@@ -144,7 +144,8 @@ class Population:
         return reason == "stop_value" or (reason != "interrupted" and result.get(self._plan.axis, 0) >= self._mark)
 
     def _is_solved(self) -> bool:
-        return any(read_result(each.directory).get("stop_reason") == "stop_value" for each in self.members)
+        begun = [each.directory for each in self.members if each.directory]
+        return any(read_result(directory).get("stop_reason") == "stop_value" for directory in begun)
 
     def _take_over(self) -> None:
         """Let members take over the policies of others, as the comparison before has decided."""
@@ -186,7 +187,7 @@ class Population:
             values = [record[RETURN] for record in records if record.get(RETURN) is not None]
             member.score = values[-1] if values and not member.failure else None
         order = sorted(range(len(self.members)), key=lambda number: -_known(self.members[number].score))
-        best, worst = _ends(order, [number for number in order if self.members[number].score is None])
+        best, worst = _best_and_worst(order, [number for number in order if self.members[number].score is None])
         if not best:
             raise UserError(f"All members failed, the first one with: {self.members[0].failure}")
         for number, member in enumerate(self.members):
@@ -258,7 +259,7 @@ class Population:
             numbers = [each[key] for each in (*best.history, best.values)]
             if isinstance(kind, FloatDistribution) and len(set(numbers)) > 1:
                 by = COUNTS[plan.limit_name]
-                schedule: Any = {"type": "piecewise", "points": steps(self._marks(), numbers), "by": by}
+                schedule: Any = {"type": "piecewise", "points": step_points(self._marks(), numbers), "by": by}
                 try:
                     plan.compile({**values, key: schedule}, name)
                 except ConfigError:  # this number is read once
@@ -307,7 +308,7 @@ def _known(score: float | None) -> float:
     return -math.inf if score is None or math.isnan(score) else score
 
 
-def _ends(order: Sequence[int], failed: Sequence[int]) -> tuple[list[int], list[int]]:
+def _best_and_worst(order: Sequence[int], failed: Sequence[int]) -> tuple[list[int], list[int]]:
     """Return the best and the worst of numbers in the order of their scores; those that failed are among the worst."""
     number = max(round(SHARE * len(order)), 1)
     best = [each for each in order[:number] if each not in failed]
@@ -358,7 +359,7 @@ def explore(value: Value, kind: Distribution, rng: np.random.Generator) -> Value
     return round(changed) if isinstance(kind, IntDistribution) else float(changed)
 
 
-def steps(marks: Sequence[int], numbers: Sequence[Any]) -> list[list[Any]]:
+def step_points(marks: Sequence[int], numbers: Sequence[Any]) -> list[list[Any]]:
     """Return the points of a schedule that has `numbers[i]` until the count `marks[i]`, and the last one after it."""
     points = [[0, numbers[0]]]
     for mark, (before, after) in zip(marks, pairwise(numbers), strict=False):

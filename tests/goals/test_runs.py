@@ -129,6 +129,7 @@ def test_two_ranks_take_the_step_of_one_process_with_the_joined_buffer() -> None
         torch.testing.assert_close(rank, one, rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_run_of_two_ranks_goes_on_with_one(tmp_path: Path) -> None:
     Path(tmp_path, "config.py").write_text(CONFIG)
     train = ["train", "-c", "config.py", "-s", "0", "--divide", "--nproc", "2", "max_env_step=160"]

@@ -149,6 +149,7 @@ def train_on_ranks(*words: str, steps: int = 40) -> tuple[int, int]:
     return train("policy.learn.learner.hook.check_ranks_after_iter=10", *words, steps=steps).checksum()
 
 
+@pytest.mark.slow
 def test_two_ranks_have_one_discriminator_and_one_goes_on_with_it(tmp_path: Path) -> None:
     write_cartpole_expert(tmp_path / "expert.npz")
     one, other = call_on_ranks(train_on_ranks, "policy.divide=True", timeout=280, cwd=tmp_path)

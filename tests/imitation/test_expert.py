@@ -34,6 +34,7 @@ def record_on_ranks() -> str:
     return on_rank_0(lambda: record_best("teacher", 3))
 
 
+@pytest.mark.slow
 def test_a_run_plays_its_episodes_once_and_draws_nothing_that_the_new_run_draws(tmp_path: Path) -> None:
     main, create = pair()
     expert = {key: value for key, value in main.items() if key != "reward_model"} | dict(exp_name="teacher")

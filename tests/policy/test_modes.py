@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -72,8 +73,12 @@ def act(name: str, policy: Any, mode: str) -> dict[str, Any]:
 
 
 def test_a_policy_is_at_most_two_classes_below_the_base_class() -> None:
+    """A class that has only keys of its own, and no method, does not count: there is nothing to read in it."""
+
     def depth(cls: type) -> int:
-        return 0 if cls is Policy else 1 + max(depth(base) for base in cls.__bases__ if issubclass(base, Policy))
+        has_methods = any(isinstance(value, FunctionType | classmethod | property) for value in vars(cls).values())
+        bases = [base for base in cls.__bases__ if issubclass(base, Policy)]
+        return 0 if cls is Policy else has_methods + max(map(depth, bases))
 
     assert [name for name in OURS if depth(POLICY_REGISTRY.find(name)) > 2] == []
 

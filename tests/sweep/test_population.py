@@ -21,7 +21,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from ding_lite.config import read_pair, read_saved_run
 from ding_lite.launch import run_process
 from ding_lite.sweep.plan import SweepPlan
-from ding_lite.sweep.population import Population, draw, explore, steps
+from ding_lite.sweep.population import Population, draw, explore, step_points
 from ding_lite.sweep.study import read_words
 from ding_lite.utils.checkpoint.file import load_checkpoint
 from ding_lite.utils.checkpoint.store import CheckpointStore
@@ -102,6 +102,7 @@ def rows() -> list[list[str]]:
 
 def test_the_worst_takes_over_what_the_best_has_learned() -> None:
     """Weights grow by 100 times the rate in each round, so the order after the first one is that of the rates."""
+    Path("result.json").write_text(json.dumps({"stop_reason": "stop_value"}))  # of a run here, which is no member
     population = create()
     rates = [rate(member.values) for member in population.members]
     assert population.run() == 0
@@ -131,7 +132,7 @@ def test_the_best_config_has_the_values_of_the_policy_as_a_schedule() -> None:
     found, numbers = saved.main_config["policy"]["learn"]["learning_rate"], [*best.history, best.values]
     if isinstance(found, dict):
         assert found["type"] == "piecewise"
-        assert found["points"] == steps([100, 200, 300, 400], [each[RATE] for each in numbers])
+        assert found["points"] == step_points([100, 200, 300, 400], [each[RATE] for each in numbers])
     else:
         assert {each[RATE] for each in numbers} == {found}
     assert best.score == pytest.approx(sum(100 * rate(each) for each in numbers), rel=1e-4)
@@ -140,7 +141,7 @@ def test_the_best_config_has_the_values_of_the_policy_as_a_schedule() -> None:
 
 def test_a_schedule_changes_at_the_marks() -> None:
     points = [[0, 1.0], [9, 1.0], [10, 3.0], [29, 3.0], [30, 2.0]]  # between 10 and 29 it stays 3
-    assert steps([10, 20, 30, 40], [1.0, 3.0, 3.0, 2.0]) == points
+    assert step_points([10, 20, 30, 40], [1.0, 3.0, 3.0, 2.0]) == points
 
 
 def test_a_signal_interrupts_and_the_same_command_continues(monkeypatch: pytest.MonkeyPatch) -> None:
