@@ -340,7 +340,7 @@ with ExitStack() as stack:
 """
 
 
-@pytest.mark.parametrize("who", ["notices", "does not notice"])
+@pytest.mark.parametrize("who", ["notices", pytest.param("does not notice", marks=pytest.mark.slow)])
 def test_a_rank_that_loses_ray_says_so(who: str) -> None:
     done = run_forked(["-c", LOSE, who], status=1)
     assert done.stderr.rstrip().endswith(LOST.format(name="raylet"))

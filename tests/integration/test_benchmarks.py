@@ -21,7 +21,8 @@ def run_batched(*words: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("game", ["cartpole", pytest.param("pendulum", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("game", ["cartpole", "pendulum"])
 def test_batched_prints_rates_of_our_pipeline_and_of_the_bare_loop(game: str) -> None:
     printed = run_batched("--sides", "ours", "bare", "--games", game, "--sizes", "16", "--layers", "8")
     assert re.search(ROW.format(task=f"{game} N=16 8, 8", rates=r"[\d,]+ / [\d,]+"), printed), printed

@@ -185,7 +185,8 @@ def test_a_config_with_d4rls_names_learns_from_minaris_data_set(monkeypatch: pyt
         next_obs, reward, done, truncated, _ = env.step(action)
         ended = done or truncated
         rows.append({"obs": obs, "action": action, "reward": reward, "next_obs": next_obs, "done": done})
-        rows[-1]["traj_flag"], obs = ended, env.reset()[0] if ended else next_obs
+        rows[-1] |= {"traj_flag": ended, "unfinished": False}
+        obs = env.reset()[0] if ended else next_obs
     columns = {key: np.array([row[key] for row in rows]) for key in rows[0]}
     spaces = {"observation_space": env.observation_space, "action_space": env.action_space, "env": "Hopper-v5"}
     write_minari("mujoco/hopper/medium-v0", columns, spaces, {"policy": "random"})

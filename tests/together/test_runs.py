@@ -96,7 +96,7 @@ WORDS = {
 }
 
 
-@pytest.mark.parametrize("kind", ["ppo", pytest.param("dqn", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", [pytest.param("ppo", marks=pytest.mark.slow), "dqn"])
 def test_runs_that_differ_in_numbers_are_those_alone(kind: str, tmp_path: Path) -> None:
     words = [(), WORDS[kind][:1], WORDS[kind]] if kind == "ppo" else [WORDS[kind][2:], WORDS[kind]]
     alone = [start(kind, str(tmp_path / f"alone{n}"), 0, own) for n, own in enumerate(words)]
