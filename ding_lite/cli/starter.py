@@ -54,7 +54,7 @@ BATCHED_SIZES = {
 }
 IMAGES = 100_000  # env steps of a replay buffer whose default size does not fit
 DEFAULT_ALGORITHMS = ("ppo", "bdq")  # the first one that takes the environment's actions
-GOAL_ALGORITHMS = ("sac", "dqn")  # the same for environments with goals
+GOAL_ALGORITHMS = ("sac", "dqn")  # default algorithms for environments with goals
 ENV = ("collector_env_num", "evaluator_env_num", "n_evaluator_episode")
 POLICY = (
     *("discount_factor", "nstep", "unroll_len", "random_collect_size", "model.v_min", "model.v_max"),

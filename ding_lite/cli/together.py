@@ -39,7 +39,7 @@ from ding_lite.utils.ranks.context import DDPContext
 from ding_lite.utils.registry import ConfigError, UserError, load_extra
 
 Plan = tuple[list[SeedRun], dict[str, Callable[..., Policy]]]  # the runs, and what trains them, by name
-PERIOD = 0.2  # seconds between two updates of the progress line
+PERIOD = 0.2  # seconds between two updates of the progress line, or two looks at who waits
 
 
 @dataclass
@@ -205,8 +205,9 @@ class RunsInStep:
         return self._waiting[-1]
 
     def wait(self, active: int, look: Callable[[], None]) -> None:
-        """Train the runs that wait, if they are as many as are `active`, and call `look` from time to time."""
-        if len(self._waiting) < active:
+        """Train the runs that wait, if they are all that are `active`, and call `look` from time to time."""
+        if not self._waiting or len(self._waiting) < active:
+            time.sleep(PERIOD)
             return
         runs, self._waiting = {run.name: run for run in self._waiting if run.status is None}, []
         from ding_lite.together.runs import RunState, train_together  # noqa: PLC0415  (it needs the extra)

@@ -88,10 +88,6 @@ class DataReplayBuffer(ReplayBuffer):
         """Compare the data set with what the run needs, see `OfflineDataset.fit`."""
         self.data.fit(*args, **options)
 
-    def count(self) -> int:
-        """Return the number of samples that can be drawn, with those of the data."""
-        return super().count() + len(self.data)
-
     def batches(self, batch_size: int, number: int) -> Iterator[Batch]:
         """Yield batches `[B, ...]`, see the class.
 
@@ -160,6 +156,10 @@ class DemonstrationReplayBuffer(DataReplayBuffer):
         beta=PrioritizedReplayBuffer.config["beta"],
         anneal_step=PrioritizedReplayBuffer.config["anneal_step"],
     )
+
+    def count(self) -> int:
+        """Return the number of samples that can be drawn, with those of the data."""
+        return super().count() + len(self.data)
 
     @classmethod
     def check_config(cls, cfg: Any) -> None:

@@ -42,7 +42,7 @@ from ding_lite.utils.logger import console
 from ding_lite.utils.registry import ConfigError, UserError
 
 MEMBERS = 8  # default of --trials
-SHARE = 0.2  # of the population: the worst, which take over, and the best, from which they do
+SHARE = 0.2  # share of the members that take over policies, and of those that give theirs
 FACTORS = (0.8, 1.2)  # by one of which a number is multiplied
 RESAMPLED = 0.25  # probability that a value is drawn anew instead
 LEARNED = ("policy", "reward_model")  # parts of a checkpoint
@@ -172,13 +172,14 @@ class Population:
                 member.words = plan.train(member.directory, member.seed, member.values, **limit)
             runs.append(member)
         self._save()
-        run_all(runs, self._starter, signalled, self._note_end, lambda active: None)
 
-    def _note_end(self, member: Member) -> None:
-        interrupted = read_result(member.directory).get("stop_reason") == "interrupted"
-        if member.process.status and not interrupted:
-            member.failure = member.process.last_line()
-            console(f"member {self.members.index(member)} failed: {member.failure}")
+        def note_end(member: Member) -> None:
+            interrupted = signalled() or read_result(member.directory).get("stop_reason") == "interrupted"
+            if member.process.status and not interrupted:
+                member.failure = member.process.last_line()
+                console(f"member {self.members.index(member)} failed: {member.failure}")
+
+        run_all(runs, self._starter, signalled, note_end, lambda active: None)
 
     def _compare(self) -> None:
         """Compare the members after a round, and decide who takes over from whom in the next one."""
@@ -324,7 +325,7 @@ def copy_policy(source: str, into: str) -> None:
     state |= {part: learned[part] for part in LEARNED if part in state}
     state["policy"] = {**state["policy"], "schedules": schedules}
     save_checkpoint(os.path.join(folder, f"{record['name']}.pth.tar"), state, record)
-    CheckpointStore(folder, keep=0)  # which makes ckpt_last a name of this file
+    CheckpointStore(folder, keep=0)  # opening the store makes ckpt_last a name of this file again
 
 
 def draw(kind: Distribution, rng: np.random.Generator) -> Value:

@@ -187,7 +187,7 @@ class Meeting:
         for number, group in enumerate(groups.values()):
             if len(group) > 1:
                 self._families.append(_join(group, number))
-            self._alone += len(group) == 1
+            self._alone += len(group) == 1 < len(members)
         return [None] * len(members)
 
     def describe(self) -> str:

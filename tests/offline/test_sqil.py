@@ -60,6 +60,10 @@ def test_half_of_a_batch_is_the_experts_with_reward_1_and_the_rest_has_reward_0(
     assert seen == set(range(ROWS))
 
 
+def test_learning_begins_when_there_are_as_many_own_samples_as_a_batch_has(tmp_path: Path) -> None:
+    assert create(tmp_path, 1).count() == 14  # the newest of eight steps has no successor yet; the data do not count
+
+
 def test_a_buffer_that_goes_on_from_a_state_draws_what_it_would_have_drawn(tmp_path: Path) -> None:
     buffer, other = create(tmp_path, 1), create(tmp_path, 1)
     list(buffer.batches(8, 3))

@@ -144,20 +144,26 @@ def test_a_schedule_changes_at_the_marks() -> None:
     assert step_points([10, 20, 30, 40], [1.0, 3.0, 3.0, 2.0]) == points
 
 
-def test_a_signal_interrupts_and_the_same_command_continues(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("saves", [True, False])
+def test_a_signal_interrupts_and_the_same_command_continues(
+    saves: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not saves:  # the signal arrives before a run handles it
+        monkeypatch.setattr(Learner, "send_signal", lambda self, signum: setattr(self, "_status", 128 + signum))
     assert create(output="whole").run() == 0
     FakeRun.reset()
-    FakeRun.look = lambda count: os.kill(os.getpid(), signal.SIGTERM) if count == 8 else None  # in the second round
+    FakeRun.look = lambda count: os.kill(os.getpid(), signal.SIGTERM) if count == 13 else None  # in the second round
     assert create().run() == 128 + signal.SIGTERM
     begun = len(FakeRun.started)
+    assert "failed" not in capsys.readouterr().err
     FakeRun.look = lambda count: None
     assert create().run() == 0
     whole, own = (Path(folder, "population.csv").read_text() for folder in ("whole", "mine"))
     assert whole == own
     assert begun < 20
-    assert len(FakeRun.started) == 20
+    assert len(FakeRun.started) == 20 + 1  # one of them twice
     assert create().run() == 0  # nothing is left to do
-    assert len(FakeRun.started) == 20
+    assert len(FakeRun.started) == 20 + 1
 
 
 def test_a_process_killed_before_the_copies_makes_them_again(monkeypatch: pytest.MonkeyPatch) -> None:
