@@ -90,7 +90,7 @@ class QAC(ActorCritic):
         **options: see `ActorCritic`.
     """
 
-    distribution: ClassVar[dict[str, Any]] = dict(sigma_type="conditioned")  # of the actor, see `GaussianHead`
+    distribution: ClassVar[dict[str, Any]] = dict(sigma_type="conditioned")  # arguments of the actor's `GaussianHead`
 
     @with_arguments_of(ActorCritic)
     def __init__(

@@ -26,7 +26,7 @@ from ding_lite.utils.registry import WRAPPER_REGISTRY, ConfigError
 from ding_lite.utils.schedule import Scheduled
 
 FACTOR = 1.5
-LOWEST, HIGHEST = 1e-5, 1e-2  # of the rate
+LOWEST, HIGHEST = 1e-5, 1e-2  # bounds of the learning rate
 
 
 @WRAPPER_REGISTRY.register("learn.kl_learning_rate")

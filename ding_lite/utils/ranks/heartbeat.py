@@ -28,13 +28,13 @@ class _Progress:
     """What the main thread tells the watchdog's thread, and hears from it."""
 
     count: int = 0  # heartbeats
-    stage: str = ""  # of the last one
+    stage: str = ""  # stage of the newest heartbeat
     failure: BaseException | None = None  # the error after which the main thread cleans up
     run: int = 0  # `InterruptGuard`s so far, the same on all ranks
     # One cell, the number of the last run that a signal asked this rank to stop; 0: none.
     asked: memoryview[int] = field(default_factory=lambda: memoryview(bytearray(8)).cast("q"))
     near: list[memoryview[int]] = field(default_factory=list)  # cells of the machine's other ranks, in shared memory
-    others_asked: int = 0  # the same number of the ranks that the watchdog hears of
+    others_asked: int = 0  # newest run that ranks without a cell were asked to stop; 0: none
 
 
 progress, _waits, _writes = _Progress(), _Waiting(), _Waiting()
