@@ -35,11 +35,13 @@ class New(Command):
 
     The file has the keys that matter most, each with its default and its meaning. Without an algorithm it is PPO, or
     BDQ if an action has several discrete parts. A pair that does not fit is refused, and no file is overwritten.
+    --with adds a reward model, such as gail, or a replay buffer, such as demonstrations.
     """
 
     examples = """
     ding_lite new CartPole-v1
     ding_lite new Pendulum-v1 sac
+    ding_lite new Pendulum-v1 sac --with gail
     ding_lite new PongNoFrameskip-v4 dqn -o my_pong.py
     """
 
@@ -61,10 +63,19 @@ class New(Command):
             help="all environments are one tensor; classic control as torch programs, or ids with a vector_entry_point",
         )
 
+        parser.add_argument(
+            "--with",
+            dest="parts",
+            metavar="NAME",
+            action="append",
+            default=[],
+            help="a reward model or a replay buffer; ding_lite list reward_models, ding_lite list buffers",
+        )
+
     def run(self, args: argparse.Namespace) -> None:
         from ding_lite.cli.starter import write_starter  # noqa: PLC0415  (it loads torch)
 
-        path = write_starter(args.env_id, args.algorithm, args.output, args.batched)
+        path = write_starter(args.env_id, args.algorithm, args.output, args.batched, args.parts)
         print(f"wrote {path}; train it with\n  ding_lite train -c {shlex.quote(str(path))}")
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import gymnasium
@@ -20,12 +21,18 @@ from ding_lite.envs import check_env
 from ding_lite.envs.keys import ENV_KEYS
 from ding_lite.envs.spaces import count_agents
 from ding_lite.goals.goal_env import has_goals
-from ding_lite.goals.her import HindsightReplayBuffer
 from ding_lite.policy.common_keys import AGENT_KEYS
+from ding_lite.reward_model import RewardModel
 from ding_lite.run.setup import RunSetup, prepare_run
 from ding_lite.utils.disk import describe_os_error
 from ding_lite.utils.key import Key, declared_keys, default_values, set_key
-from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
+from ding_lite.utils.registry import (
+    BUFFER_REGISTRY,
+    POLICY_REGISTRY,
+    REWARD_MODEL_REGISTRY,
+    ConfigError,
+    closest,
+)
 from ding_lite.utils.tree import GLOBAL
 
 MUJOCO = "HalfCheetah|Hopper|Walker2d|Ant|Humanoid(Standup)?|Swimmer|Reacher|Pusher|Inverted(Double)?Pendulum"
@@ -150,6 +157,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
 CONTINUOUS = {"discount_factor": 0.99, "collect.gae_lambda": 0.95}  # for on-policy algorithms, instead of theirs
 DISCRETE_ONLY = ("pg", "impala")  # did not learn continuous actions of Pendulum-v1 with any values that were tried
 RANDOM_STEPS = 2000  # played to find the range of returns
+BUFFER_PATH = "other.replay_buffer"
 TEMPLATE = '''"""{algorithm} on {env_id}. docs/config.md lists all keys.
 
 Train it with `ding_lite train -c {file}`.
@@ -165,17 +173,25 @@ if __name__ == "__main__":
 '''
 
 
-def write_starter(env_id: str, algorithm: str | None = None, output: str | None = None, batched: bool = False) -> Path:
+def write_starter(
+    env_id: str,
+    algorithm: str | None = None,
+    output: str | None = None,
+    batched: bool = False,
+    parts: Sequence[str] = (),
+) -> Path:
     """Write a starter config and return its path, by default one that is named for environment and algorithm.
 
     Without an `algorithm`, it is the first of `DEFAULT_ALGORITHMS` that fits. With `batched`, the environments are one
-    tensor.
+    tensor. `parts` are names of reward models and of replay buffers.
     """
     algorithm = algorithm or _find_algorithm(env_id, batched)
     short = re.sub(r"-v\d+$|NoFrameskip", "", re.split("[/:]", env_id)[-1])  # 'Pong' of 'PongNoFrameskip-v4'
-    name = re.sub(r"\W+", "_", short).lower() + f"_{algorithm}"
+    name = "_".join([re.sub(r"\W+", "_", short).lower(), algorithm, *parts])
     path = Path(output or f"{name}_config.py")
     main, create = _starter_pair(env_id, algorithm, f"{name}_seed0", batched)
+    for part in [*_data_buffer(algorithm), *parts]:
+        _add_part(main, create, part)
     try:
         setup = _check(main, create)
     except ConfigError as error:
@@ -192,7 +208,9 @@ def write_starter(env_id: str, algorithm: str | None = None, output: str | None 
     if goals or len(getattr(setup.spec.observation_space, "shape", None) or ()) == 1:
         _suit(main, algorithm, setup)
         if goals:
-            _add_hindsight(main)
+            _add_part(main, create, "her")
+            if "nstep" in main["policy"]:  # several steps in a sum were meant for another buffer
+                main["policy"]["nstep"] = replace(main["policy"]["nstep"], default=1)
         _check(main, create)
     text = TEMPLATE.format(
         main=_format(main),
@@ -294,13 +312,32 @@ def _suit(main: dict[str, Any], algorithm: str, setup: RunSetup) -> None:
         main["env"] |= {key: replace(ENV_KEYS[key]["use_norm"], default=True) for key in ("norm_obs", "norm_reward")}
 
 
-def _add_hindsight(main: dict[str, Any]) -> None:
-    """Let replay give samples the goals that their episodes reached; several steps in a sum were meant for another."""
-    policy, keys = main["policy"], declared_keys(HindsightReplayBuffer)
-    buffer = {"type": Key("her", "replay with goals in hindsight, see docs/algorithms/her.md"), **keys}
-    policy["other"]["replay_buffer"] |= buffer
-    if "nstep" in policy:
-        policy["nstep"] = replace(policy["nstep"], default=1)
+def _data_buffer(algorithm: str) -> list[str]:
+    """Return the replay buffer that reads a data set, for a policy of the room `offline` that plays, too."""
+    policy_cls = POLICY_REGISTRY.find(algorithm)
+    begins = policy_cls.learns_from == "replay" and policy_cls.__module__.startswith("ding_lite.offline.")
+    return ["demonstrations"] if begins else []
+
+
+def _add_part(main: dict[str, Any], create: dict[str, Any], name: str) -> None:
+    """Add a reward model or a replay buffer of this name, with its own keys."""
+    if name in BUFFER_REGISTRY:
+        if POLICY_REGISTRY.find(create["policy"]["type"]).learns_from != "replay":
+            raise ConfigError(
+                f"--with {name}: policy '{create['policy']['type']}' has no replay buffer: try 'dqn' or 'sac'."
+            )
+        keys = declared_keys(BUFFER_REGISTRY.find(name))
+        buffer = {"type": Key(name, "name in the buffer registry"), **keys}
+        for path, key in buffer.items():
+            set_key(main["policy"], f"{BUFFER_PATH}.{path}", key)
+    elif name in REWARD_MODEL_REGISTRY:
+        create["reward_model"] = {"type": name}
+        keys = declared_keys(REWARD_MODEL_REGISTRY.find(name))
+        shared = declared_keys(RewardModel).keys() - {"learning_rate"}
+        main["reward_model"] = {path: key for path, key in keys.items() if path not in shared}
+    else:
+        known = [*REWARD_MODEL_REGISTRY, *BUFFER_REGISTRY]
+        raise ConfigError(f"--with {name}: no reward model or buffer has this name.{closest(name, known)}")
 
 
 def _return_range(env_id: str, discount: float) -> tuple[float, float]:
@@ -363,7 +400,7 @@ def _format(tree: Mapping[str, Any], indent: str = "") -> str:
             f'{inside}{key}="{shown}",' if isinstance(shown, str) and '"' not in shown else f"{inside}{key}={shown!r},"
         )
         if len(line + comment) > 120:
-            lines.append(inside + comment.lstrip())
+            lines += wrap(comment.strip("# "), 120, initial_indent=f"{inside}# ", subsequent_indent=f"{inside}# ")
             comment = ""
         lines.append(line + comment)
     return "\n".join([*lines, f"{indent})"])

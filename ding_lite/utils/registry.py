@@ -230,5 +230,6 @@ REGISTRIES = {
     "models": MODEL_REGISTRY,
     "encoders": ENCODER_REGISTRY,
     "buffers": BUFFER_REGISTRY,
+    "reward_models": REWARD_MODEL_REGISTRY,
     "environments": ENV_REGISTRY,
 }

@@ -15,6 +15,7 @@ from ding_lite.cli.starter import write_starter
 from ding_lite.config import compile_config, read_saved_run
 from ding_lite.entry import serial_pipeline
 from ding_lite.utils import POLICY_REGISTRY
+from ding_lite.utils.registry import REWARD_MODEL_REGISTRY
 from tests.algorithms import ALGORITHMS
 from tests.distributed.launcher import ROOT
 from tests.run.helpers import CONFIG, result
@@ -94,6 +95,27 @@ def test_a_starter_config_trains(capsys: pytest.CaptureFixture[str], tmp_path: P
     assert (ended["envstep"], ended["train_iter"]) == (1080, 80)  # 1,000 random steps, then one iteration for each
 
 
+@pytest.mark.parametrize("name", sorted(REWARD_MODEL_REGISTRY))
+def test_a_starter_config_may_have_a_reward_model(name: str) -> None:
+    path = write_starter("Pendulum-v1", "sac", parts=[name])
+    assert str(path) == f"pendulum_sac_{name}_config.py"
+    cfg = compile_config(path)
+    assert (cfg.reward_model.type, cfg.notes) == (name, [])
+    assert max(map(len, path.read_text().splitlines())) <= 120
+
+
+def test_a_starter_config_may_have_a_replay_buffer(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["new", "CartPole-v1", "dqn", "--with", "demonstrations", "-o", "mine.py"])
+    assert compile_config("mine.py").policy.other.replay_buffer.type == "demonstrations"
+    assert 'data_path="",  # the data set' in Path("mine.py").read_text()
+    assert 'data_path="",  # the data set' in write_starter("MountainCar-v0", "dqfd").read_text()
+    for words, message in (("ppo --with her", "has no replay buffer"), ("dqn --with gial", "Did you mean 'gail'?")):
+        with pytest.raises(SystemExit):
+            main(["new", "CartPole-v1", *words.split(), "-o", "other.py"])
+        assert message in capsys.readouterr().err
+    assert not Path("other.py").exists()
+
+
 @pytest.mark.parametrize(
     ("env_id", "algorithm", "low", "high"),
     [  # rewards of 1 and of -16.27 to 0, discounted by 0.99; a landing is worth 200
@@ -137,9 +159,9 @@ def test_the_catalogue_has_every_registered_name(
     main(["list"])
     told = capsys.readouterr().out
     assert [block.splitlines()[0] for block in told.split("\n\n")] == [
-        *("policies", "models", "encoders", "buffers", "environments")
+        *("policies", "models", "encoders", "buffers", "reward_models", "environments")
     ]
-    for line in ("  dqn ", "  rainbow ", "  vac ", "  impala ", "  uniform ", "  cartpole ", "  atari "):
+    for line in ("  dqn ", "  rainbow ", "  vac ", "  impala ", "  uniform ", "  gail ", "  cartpole ", "  atari "):
         assert line in told
     summaries = [line for line in told.splitlines() if line.startswith(" ")]
     assert not [line for line in summaries if line.startswith("   ")]  # what is redirected has one line for each name
