@@ -35,7 +35,7 @@ from ding_lite.utils.tree import tree_map
 from ding_lite.worker.replay.ring import Ring, Sampler, View
 from ding_lite.worker.replay.state import load_replay_state, replay_state
 
-GATHER_AT_ONCE = {"cpu": 2**20, "cuda": 2**28}  # bytes; smaller batches are gathered together, by the device
+GATHER_AT_ONCE = {"cpu": 2**20, "cuda": 2**28}  # bytes of observations that are gathered together, by the device
 
 
 class ReplayBuffer:
@@ -92,21 +92,24 @@ class ReplayBuffer:
         Raises:
             ValueError: the buffer does not hold enough steps for a sample.
         """
-        starts, size = self.ring.starts(self.view.span), batch_size * number
+        starts = self.ring.starts(self.view.span)
         if not starts:
             raise ValueError("the replay buffer holds too few steps for a sample: push more steps first, see count()")
-        is_small = 2 * self.ring.obs_bytes() * size <= GATHER_AT_ONCE[self.ring.device.type]
-        joined = self.view.joined and not self.sampler.adaptive and is_small
-        group = number if joined else 1
-        for _ in range(number // group):
+        at_once = 1  # number of batches
+        if self.view.joined and not self.sampler.adaptive:
+            batch_bytes = 2 * self.ring.obs_bytes() * batch_size
+            at_once = max(GATHER_AT_ONCE[self.ring.device.type] // max(batch_bytes, 1), 1)
+        while number > 0:
+            group = min(at_once, number)
+            number -= group
             drawn = self.sampler.draw(self.ring, starts, batch_size * group)
             samples = self._gather(drawn) | drawn
             samples = tree_map(lambda leaf: leaf.to(self._batch_device, non_blocking=True), samples)
             if group == 1:
                 yield samples
             else:
-                parts = tree_map(lambda leaf: leaf.view(group, -1, *leaf.shape[1:]).unbind(), samples)
-                yield from (tree_map(lambda part: part[i], parts) for i in range(group))  # noqa: B023 (called at once)
+                parts = tree_map(lambda leaf: leaf.view(group, -1, *leaf.shape[1:]).unbind(), samples)  # noqa: B023 (called at once)
+                yield from (tree_map(lambda part: part[i], parts) for i in range(group))  # noqa: B023
 
     def _gather(self, drawn: dict[str, Tensor]) -> dict[str, Any]:
         if self.graphs is None or not self.view.joined:

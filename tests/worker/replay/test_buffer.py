@@ -19,6 +19,7 @@ from ding_lite.worker import (
     SequenceReplayBuffer,
     UniformReplayBuffer,
 )
+from ding_lite.worker.replay.buffer import GATHER_AT_ONCE
 from tests.worker.replay.history import GAMMA, History, check_sequences, check_transitions
 
 PUSHES = (5, 7, 1, 6, 9, 13, 20, 4, 3, 17)  # ends before, at and after the end of a ring of 20 rows
@@ -60,6 +61,21 @@ def test_batches_that_are_gathered_together_are_those_of_one_large_batch() -> No
     assert all(batch["obs"].shape == (4, 2, 2) for batch in batches)
     for key, value in whole.sample(20).items():
         assert torch.equal(torch.cat([batch[key] for batch in batches]), value), key
+
+
+def test_as_many_batches_are_gathered_together_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    buffers = [UniformReplayBuffer(40, 2, seed=3) for _ in range(2)]
+    block = History(2, 1).play(15)
+    for buffer in buffers:
+        buffer.push(block)
+    few, one = buffers
+    # An observation and the next one of 4 samples: 2 x 4 x obs_bytes, which fits twice into 2.5 times as much.
+    monkeypatch.setitem(GATHER_AT_ONCE, "cpu", 20 * few.ring.obs_bytes())
+    batches = list(few.batches(4, number=5))
+    expected = [one.sample(size) for size in (8, 8, 4)]
+    assert [len(batch["obs"]) for batch in batches] == [4] * 5
+    for key in batches[0]:
+        assert torch.equal(torch.cat([batch[key] for batch in batches]), torch.cat([batch[key] for batch in expected]))
 
 
 def test_priorities_that_are_updated_between_two_batches_count_in_the_second() -> None:
