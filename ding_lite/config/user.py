@@ -14,7 +14,7 @@ from ding_lite.config.saved import append_to_path
 from ding_lite.config.schema import BUFFER, PARTS, plain, show_error
 from ding_lite.envs.builders import MANAGERS
 from ding_lite.utils.key import get_key, matches, merge_keys, set_key, show
-from ding_lite.utils.registry import ConfigError, closest, place_of
+from ding_lite.utils.registry import ConfigError, closest, place_of, registered_names
 
 PLACES = {"env_manager": "env.manager", "replay_buffer": BUFFER}  # parts of create_config, and their places here
 CREATED = ("env", "env_manager", "policy", "replay_buffer", "reward_model")  # parts of create_config
@@ -118,7 +118,7 @@ def import_module(name: str) -> ModuleType:
     """Import a module that `import_names` lists.
 
     The module paths of DI-engine are accepted for modules of this package: `ding_lite.policy.cql`, for instance,
-    imports `ding_lite.offline.policy.cql`.
+    imports `ding_lite.offline.policy.cql`, and `ding_lite.policy.td3` the module that registers 'td3'.
     """
     try:
         return importlib.import_module(name)
@@ -129,6 +129,9 @@ def import_module(name: str) -> ModuleType:
         for found in pkgutil.walk_packages(importlib.import_module(own).__path__, f"{own}."):
             if f".{names[0]}." in found.name and found.name.endswith(f".{names[-1]}"):
                 return importlib.import_module(found.name)
+        for modules in registered_names().values():
+            if names[-1] in modules:
+                return importlib.import_module(modules[names[-1]])
         raise
 
 

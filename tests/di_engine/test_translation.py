@@ -126,6 +126,8 @@ def test_modules_are_found_under_their_paths_in_di_engine() -> None:
     main = dict(policy=dict(collect=dict(data_path="x.npz")))
     create = dict(policy=dict(type="cql", import_names=["ding_lite.policy.cql"]))
     assert compile_config((main, create)).policy.type == "cql"
+    td3 = dict(policy=dict(type="td3", import_names=["ding_lite.policy.td3"]))  # here a class of ddpg.py
+    assert compile_config(({}, td3)).policy.type == "td3"
     create["policy"]["import_names"] = ["ding_lite.policy.cqll"]
     with pytest.raises(ConfigError, match=r"cannot import 'ding_lite\.policy\.cqll'"):
         compile_config((main, create))
