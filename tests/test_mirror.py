@@ -32,6 +32,7 @@ COVERED = {
     "distributed/test_rpc.py": ["observers/serial_entry_rpc.py"],
     "run/test_serial_entry.py": ["run/experiment.py"],
     "run/test_resume.py": ["run/keeper.py"],
+    "reward_model/test_base.py": ["run/learning_part.py"],
     "sweep/test_driver.py": ["sweep/plan.py"],
     "actors/test_actors.py": ["actors/actor_process.py"],
     "envs/test_subprocess_env.py": ["envs/worker_process.py"],

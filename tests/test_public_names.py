@@ -68,7 +68,8 @@ NAMES = {
     "ding_lite.utils": """
         BUFFER_REGISTRY CheckpointError CheckpointStore ConfigError DDPContext ENCODER_REGISTRY ENV_REGISTRY
         ExperimentLogger FlatParameters InterruptGuard MODEL_REGISTRY POLICY_REGISTRY Progress REWARD_MODEL_REGISTRY
-        Registry TRACKER_REGISTRY UserError all_gather_object allreduce_data broadcast_module broadcast_object_list
+        Registry TRACKER_REGISTRY UserError WORLD_MODEL_REGISTRY all_gather_object allreduce_data broadcast_module
+        broadcast_object_list
         closest get_local_rank get_rank get_world_size heartbeat load_checkpoint open_exp_dir random_state
         save_checkpoint set_random_state set_seed to_ddp_config tree_map
     """,

@@ -35,9 +35,9 @@ from ding_lite.utils.registry import (
     BUFFER_REGISTRY,
     ENCODER_REGISTRY,
     ENV_REGISTRY,
+    LEARNING_PARTS,
     MODEL_REGISTRY,
     POLICY_REGISTRY,
-    REWARD_MODEL_REGISTRY,
     WRAPPER_REGISTRY,
     ConfigError,
     EncoderChoice,
@@ -55,7 +55,7 @@ PIPELINE_OF = {
     "dataset": "serial_pipeline_offline",
 }
 # Parts of `create_config` that name a class and modules to import, and where the class is registered.
-PARTS = {"env": ENV_REGISTRY, "policy": POLICY_REGISTRY, "reward_model": REWARD_MODEL_REGISTRY}
+PARTS = {"env": ENV_REGISTRY, "policy": POLICY_REGISTRY, **LEARNING_PARTS}
 MAX_DEPTH = 50  # levels of nested dicts and lists in a config
 TOP_KEYS = dict(
     exp_name=Key("default_experiment", "experiment and its directory, relative to where the run starts"),
@@ -154,8 +154,8 @@ def config_schema(user: Mapping[str, Any], policy_cls: Any, model_given: bool = 
         schema |= class_options(BUFFER_REGISTRY.find(buffer_type), BUFFER + ".")
         policy[BUFFER + ".type"] = replace(policy[BUFFER + ".type"], default=buffer_type)
     schema |= policy
-    if "reward_model" in user:
-        schema |= class_options(find_class("reward_model", user), "reward_model.", {"import_names": IMPORT_NAMES})
+    for part in (part for part in LEARNING_PARTS if part in user):
+        schema |= class_options(find_class(part, user), f"{part}.", {"import_names": IMPORT_NAMES})
     for path in (f"{part}.type" for part in PARTS if part in ("policy", "env") or part in user):
         meaning = schema[path].meaning if path in schema else ""
         schema[path] = Key(get_key(user, path, ENV_DEFAULTS["type"]), meaning, str)

@@ -14,10 +14,10 @@ from ding_lite.config.saved import append_to_path
 from ding_lite.config.schema import BUFFER, PARTS, plain, show_error
 from ding_lite.envs.builders import MANAGERS
 from ding_lite.utils.key import get_key, matches, merge_keys, set_key, show
-from ding_lite.utils.registry import ConfigError, closest, place_of, registered_names
+from ding_lite.utils.registry import LEARNING_PARTS, ConfigError, closest, place_of, registered_names
 
 PLACES = {"env_manager": "env.manager", "replay_buffer": BUFFER}  # parts of create_config, and their places here
-CREATED = ("env", "env_manager", "policy", "replay_buffer", "reward_model")  # parts of create_config
+CREATED = ("env", "env_manager", "policy", "replay_buffer", *LEARNING_PARTS)  # parts of create_config
 RESIZED = ("Ant", "Humanoid", "HumanoidStandup", "InvertedDoublePendulum")  # observations of -v5 have another length
 MUJOCO = (*RESIZED, "HalfCheetah", "Hopper", "InvertedPendulum", "Pusher", "Reacher", "Swimmer", "Walker2d")
 # Values of env.env_id: versions that gymnasium has retired, and their successors.

@@ -14,7 +14,7 @@ from easydict import EasyDict
 
 from ding_lite.torch_utils.optimizer import LEARNING_RATE, OPTIMIZER_KEYS, check_optimizer
 from ding_lite.utils.key import Key, declared_keys, default_values, merge_keys, with_option
-from ding_lite.utils.registry import REWARD_MODEL_REGISTRY, ConfigError
+from ding_lite.utils.registry import LEARNING_PARTS, ConfigError
 
 GPU_ONLY = {"sync_batchnorm": True, "comm_hook": "bf16"}  # values of `policy.ddp` that need a GPU
 RUN_KEYS: dict[str, Any] = dict(
@@ -307,13 +307,15 @@ WIDE_HEAD_KEYS: dict[str, Any] = dict(
 
 
 def check_common_keys(cfg: EasyDict, defaults: EasyDict) -> None:
-    """Raise `ConfigError` if keys that several policies have, or those of a reward model's optimizer, contradict."""
+    """Raise `ConfigError` if keys that several policies have, or those of a part that learns beside it, contradict."""
     policy, learn = cfg.policy, cfg.policy.learn
     check_data_parallel(policy, defaults.ddp)
     check_optimizer("policy.learn", learn, defaults.learn)
-    if "optimizer" in cfg.get("reward_model", {}):
-        own = default_values(declared_keys(REWARD_MODEL_REGISTRY.find(cfg.reward_model.type)))
-        check_optimizer("reward_model", cfg.reward_model, own)
+    for name, registry in LEARNING_PARTS.items():
+        if "optimizer" in cfg.get(name, {}):
+            part_cls: Any = registry.find(cfg[name].type)
+            check_optimizer(name, cfg[name], default_values(declared_keys(part_cls)))
+            part_cls.check_config(cfg)
     if policy.get("priority_IS_weight") and not policy.priority:
         raise ConfigError("policy.priority_IS_weight=True needs prioritised replay: set policy.priority=True too.")
     if learn.get("target_theta") is not None and learn.get("target_update_freq") is not None:

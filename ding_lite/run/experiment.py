@@ -111,6 +111,7 @@ class Experiment:
     Its attributes are those of `WatchedRun`.
 
     Attributes:
+        learning_parts: what learns beside the policy, by the name of its section, see `LearningPart`.
         stop_reason: why the run ended: 'interrupted', 'stop_value', 'callback', 'max_seconds' or a key of `LIMITS`;
             empty while it runs.
 
@@ -136,13 +137,13 @@ class Experiment:
             self._reporter = keeper.reporter
             self._has_callbacks = bool(callbacks)  # equal on all ranks; trackers exist on rank 0 only
             self._callbacks = CallbackList([*callbacks, *setup.create_trackers(keeper.reporter, stack)])
-            self._reward_model = reward_model = setup.create_reward_model(policy)
+            self.learning_parts = learning_parts = setup.create_learning_parts(policy)
             self._source = source = create_source(setup, policy, keeper.guard, stack)
             self.collector = source.collector
             self.evaluator = setup.create_evaluator(policy, stop_requested, keeper.reporter.evaluating, stack)
             self._replay = setup.create_replay_buffer(policy) if policy.learns_from == "replay" else None
-            if reward_model is not None:
-                reward_model.connect(setup, policy, self._replay)
+            for part in learning_parts.values():
+                part.connect(setup, policy, self._replay)
             hook = setup.cfg.policy.learn.learner.hook
             self.learner = Learner(
                 policy,
@@ -150,10 +151,10 @@ class Experiment:
                 self._on_log,
                 hook.get("check_ranks_after_iter", 0),
                 self._on_update if callbacks else None,
-                reward_model.networks if reward_model else (),
+                [network for part in learning_parts.values() for network in part.networks],
             )
-            parts = {"learner": self.learner, "collector": self.collector, "evaluator": self.evaluator}
-            parts |= {"reward_model": reward_model} if reward_model else {}
+            parts: dict[str, Any] = {"learner": self.learner, "collector": self.collector, "evaluator": self.evaluator}
+            parts |= learning_parts
             parts |= {"callbacks": self._callbacks} if callbacks else {}
             keeper.resume(parts, self._replay, self.counts, self._on_save)
             begins, total = self.counts()[axis], source.total
@@ -265,8 +266,8 @@ class Experiment:
 
     def _to_samples(self, block: Block) -> dict[str, Any]:
         """Turn what the collector returned into samples, with the rewards of the reward model if there is one."""
-        if self._reward_model is not None:
-            block = self._reward_model.process(block)
+        if "reward_model" in self.learning_parts:
+            block = self.learning_parts["reward_model"].process(block)
         return self.policy.to_samples(block) if self._source.plays else block
 
     def plays(self, replay: ReplayBuffer) -> bool:
@@ -325,8 +326,8 @@ class Experiment:
 
     def _on_log(self, values: dict[str, float]) -> None:
         figures = dict(self._source.figures())
-        if self._reward_model is not None:
-            figures |= {f"reward_model/{key}": value for key, value in self._reward_model.take_figures().items()}
+        for name, part in self.learning_parts.items():
+            figures |= {f"{name}/{key}": value for key, value in part.take_figures().items()}
         self._reporter.training(values, figures, self.counts())
         self._reporter.check(values, self.policy.alarms)
 

@@ -32,12 +32,12 @@ from ding_lite.utils.disk import explaining
 from ding_lite.utils.ranks.collectives import all_gather_object, get_rank, get_world_size, on_rank_0
 from ding_lite.utils.ranks.heartbeat import heartbeat
 from ding_lite.utils.ranks.interrupt import InterruptGuard, shared_guard
-from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.registry import LEARNING_PARTS, ConfigError
 from ding_lite.utils.seed import random_state, set_random_state
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import ReplayBuffer
 
-LOCAL = ("collector", "learner", "reward_model")  # parts that have a state of each rank
+LOCAL = ("collector", "learner", *LEARNING_PARTS)  # parts that have a state of each rank
 LONG_TRAINED = 10**10  # env steps, if a policy is given without them: it explores as at the end of its training
 
 
@@ -134,7 +134,7 @@ class RunKeeper(AbstractContextManager[Any]):
     ) -> None:
         """Register the parts to save from now on; if a run continues, restore them and the random states.
 
-        `parts` are the learner, collector and evaluator, and the reward_model and callbacks if there are any. Their
+        `parts` are the learner, collector and evaluator, and the callbacks and `LEARNING_PARTS` if there are any. Their
         `state_dict` is the same on all ranks.
         """
         self._parts, self._replay, self._counts, self._on_save = parts, replay, counts, on_save
@@ -143,7 +143,8 @@ class RunKeeper(AbstractContextManager[Any]):
             return
         for name in ("learner", "collector", "evaluator"):
             parts[name].load_state_dict(loaded.state[name])
-        load_reward_model(parts.get("reward_model"), loaded.state, loaded.name)
+        for name in LEARNING_PARTS:
+            load_learning_part(name, parts.get(name), loaded.state, loaded.name)
         if "callbacks" in parts and "callbacks" in loaded.state:
             parts["callbacks"].load_state_dict(loaded.state["callbacks"])
         local_state = self._own_state(loaded)
@@ -311,17 +312,17 @@ def load_policy(policy: Policy, state: dict[str, Any], name: str, with_optimizer
         policy.load_state_dict(learned)
 
 
-def load_reward_model(reward_model: Any, state: dict[str, Any], name: str) -> None:
-    """Load a checkpoint's reward model into this run's, None if it has none."""
-    if (reward_model is None) != ("reward_model" not in state):
-        theirs, ours = ("a", "none") if reward_model is None else ("no", "one")
+def load_learning_part(section: str, part: Any, state: dict[str, Any], name: str) -> None:
+    """Load one of the `LEARNING_PARTS` of the checkpoint `name` into this run's, None if it has none."""
+    if (part is None) != (section not in state):
+        theirs, ours = ("a", "none") if part is None else ("no", "one")
         raise CheckpointError(
-            f"Checkpoint '{name}' has {theirs} reward model, and this run has {ours}: give this run the same "
-            "create_config.reward_model, or start a new one."
+            f"Checkpoint '{name}' has {theirs} {section.replace('_', ' ')}, and this run has {ours}: give this run the "
+            f"same create_config.{section}, or start a new one."
         )
-    if reward_model is not None:
+    if part is not None:
         with _fitting(name):
-            reward_model.load_state_dict(state["reward_model"])
+            part.load_state_dict(state[section])
 
 
 def load_model(policy: Policy, state: dict[str, Any], name: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ding_lite.config.schema import PIPELINE_OF
-from ding_lite.utils.registry import ConfigError, closest
+from ding_lite.utils.registry import LEARNING_PARTS, ConfigError, closest
 
 
 class Pipeline(NamedTuple):
@@ -17,13 +17,13 @@ class Pipeline(NamedTuple):
     module: str  # its module in `ding_lite`
     mode: str  # its name for the option `-m` of the command line
     learns: str  # how its policies learn, for messages
-    relabels: bool = False  # whether it uses a reward model
+    uses: tuple[str, ...] = ()  # the `LEARNING_PARTS` that it uses
 
 
 PIPELINES = {
-    "serial_pipeline": Pipeline("run.serial_entry", "serial", "from a replay buffer", relabels=True),
+    "serial_pipeline": Pipeline("run.serial_entry", "serial", "from a replay buffer", ("reward_model",)),
     "serial_pipeline_onpolicy": Pipeline(
-        "run.serial_entry", "serial_onpolicy", "on-policy, without a replay buffer", relabels=True
+        "run.serial_entry", "serial_onpolicy", "on-policy, without a replay buffer", ("reward_model",)
     ),
     "serial_pipeline_offline": Pipeline("offline.serial_entry_offline", "offline", "from a data set, without playing"),
     "serial_pipeline_bc": Pipeline("offline.serial_entry_offline", "bc", "from a data set, without playing"),
@@ -35,7 +35,7 @@ PIPELINES = {
         "offline.serial_entry_offline", "serial_dqfd", "from a replay buffer and demonstrations"
     ),
     "serial_pipeline_gail": Pipeline(
-        "imitation.serial_entry_gail", "serial_gail", "from a replay buffer and an expert's data", relabels=True
+        "imitation.serial_entry_gail", "serial_gail", "from a replay buffer and an expert's data", ("reward_model",)
     ),
 }
 # Names for the option `-m`, with those of DI-engine that are other ones.
@@ -89,7 +89,7 @@ def find_pipeline(policy_cls: Any) -> Callable[..., Any]:
 def check_pipeline(cfg: Mapping[str, Any], policy_cls: Any, pipeline: str, trains: str) -> None:
     """Raise `ConfigError` if a pipeline does not fit a config.
 
-    The policy's class must name the pipeline `trains`, and only some pipelines use a reward model.
+    The policy's class must name the pipeline `trains`, and only some pipelines use each of the `LEARNING_PARTS`.
     """
     right = PIPELINE_OF[policy_cls.learns_from]
     if right != trains:
@@ -97,11 +97,13 @@ def check_pipeline(cfg: Mapping[str, Any], policy_cls: Any, pipeline: str, train
             f"Policy '{cfg['policy']['type']}' learns {PIPELINES[right].learns}: use {right}(...), or on the command "
             f"line -m {PIPELINES[right].mode}, which is also the default."
         )
-    if "reward_model" in cfg and not PIPELINES[pipeline].relabels:
-        places = " and ".join(name for name, each in PIPELINES.items() if each.relabels)
-        raise ConfigError(
-            f"{pipeline} does not use a reward model; only {places} do: leave create_config.reward_model out."
-        )
+    for part in LEARNING_PARTS:
+        if part in cfg and part not in PIPELINES[pipeline].uses:
+            places = " and ".join(f"{name} (-m {each.mode})" for name, each in PIPELINES.items() if part in each.uses)
+            raise ConfigError(
+                f"{pipeline} does not use a {part.replace('_', ' ')}, only {places}: take one of these, or leave "
+                f"create_config.{part} out."
+            )
 
 
 def refuse_options(cfg: Mapping[str, Any], what: str, reason: str) -> None:

@@ -51,8 +51,8 @@ from ding_lite.utils.ranks.launch_environment import LOCAL_RANK, share, usable_c
 from ding_lite.utils.ranks.meeting import describe_values
 from ding_lite.utils.registry import (
     BUFFER_REGISTRY,
+    LEARNING_PARTS,
     MODEL_REGISTRY,
-    REWARD_MODEL_REGISTRY,
     TRACKER_REGISTRY,
     ConfigError,
     UserError,
@@ -129,19 +129,18 @@ class RunSetup:
         check_model(built, self.spec, fields)
         return built
 
-    def create_reward_model(self, policy: Policy) -> Any:
-        """Build the `RewardModel` of a policy, if the config has one, else None; a collective call.
+    def create_learning_parts(self, policy: Policy) -> dict[str, Any]:
+        """Build each `LearningPart` that the config has, by the name of its section; a collective call.
 
         The random states of this process do not change.
         """
-        if "reward_model" not in self.cfg:
-            return None
-        cfg, spec, state = self.cfg, self.spec, random_state()
-        set_seed(derive_seeds(cfg.seed, get_rank(), "reward_model", n=1)[0])
-        reward_model_cls: Any = REWARD_MODEL_REGISTRY.find(cfg.reward_model.type)
-        model = reward_model_cls(cfg.reward_model, cfg.policy, spec.observation_space, spec.action_space, policy.device)
+        cfg, spec, state, parts = self.cfg, self.spec, random_state(), dict[str, Any]()
+        for name in (name for name in LEARNING_PARTS if name in cfg):
+            set_seed(derive_seeds(cfg.seed, get_rank(), name, n=1)[0])
+            part_cls: Any = LEARNING_PARTS[name].find(cfg[name].type)
+            parts[name] = part_cls(cfg[name], cfg.policy, spec.observation_space, spec.action_space, policy.device)
         set_random_state(state)
-        return model
+        return parts
 
     def create_trackers(self, reporter: Any, stack: ExitStack) -> list[Any]:
         """Build the `Tracker` of a run's `RunReporter`, if the config has one, on rank 0 only.

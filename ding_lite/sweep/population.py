@@ -4,7 +4,7 @@ Every member of a population is a run with values of its own. After each round o
 their last evaluations. One of the worst fifth takes over what one of the best fifth has learned (exploit), and its
 values, changed at random (explore): each is multiplied by 0.8 or 1.2 or, with probability 0.25, drawn anew.
 
-A round ends with a checkpoint of each run. What a run has learned is the `policy` and the `reward_model` of its
+A round ends with a checkpoint of each run. What a run has learned is the `policy` and the `LEARNING_PARTS` of its
 checkpoint: networks, targets, optimizers and statistics, copied to the bit. Environments, replay buffer, random
 generators, counts and records stay those of the run that takes them over.
 """
@@ -39,13 +39,13 @@ from ding_lite.utils.checkpoint.run_directory import has_checkpoint, new_name, r
 from ding_lite.utils.checkpoint.store import CheckpointStore
 from ding_lite.utils.directory_lock import is_active, lock_directory, read_json, unlock_directory
 from ding_lite.utils.logger import console
-from ding_lite.utils.registry import ConfigError, UserError
+from ding_lite.utils.registry import LEARNING_PARTS, ConfigError, UserError
 
 MEMBERS = 8  # default of --trials
 SHARE = 0.2  # share of the members that take over policies, and of those that give theirs
 FACTORS = (0.8, 1.2)  # by one of which a number is multiplied
 RESAMPLED = 0.25  # probability that a value is drawn anew instead
-LEARNED = ("policy", "reward_model")  # parts of a checkpoint
+LEARNED = ("policy", *LEARNING_PARTS)  # parts of a checkpoint
 STATE, TABLE = "population.json", "population.csv"
 STRUCTURE = ("policy.model.", "policy.type", "env.")  # keys that decide which networks there are
 COUNTS = {"max_env_step": "env_step", "max_train_iter": "iteration"}  # what a schedule counts, by the limit

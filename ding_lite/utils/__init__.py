@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ding_lite.utils.registry import POLICY_REGISTRY as POLICY_REGISTRY
     from ding_lite.utils.registry import REWARD_MODEL_REGISTRY as REWARD_MODEL_REGISTRY
     from ding_lite.utils.registry import TRACKER_REGISTRY as TRACKER_REGISTRY
+    from ding_lite.utils.registry import WORLD_MODEL_REGISTRY as WORLD_MODEL_REGISTRY
     from ding_lite.utils.registry import ConfigError as ConfigError
     from ding_lite.utils.registry import Registry as Registry
     from ding_lite.utils.registry import UserError as UserError

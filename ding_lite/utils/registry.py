@@ -224,7 +224,10 @@ MODEL_REGISTRY = Registry("model", "policy.import_names", "MODEL_REGISTRY")
 ENCODER_REGISTRY = Registry("policy.model.encoder", "policy.import_names", "ENCODER_REGISTRY")
 BUFFER_REGISTRY = Registry("replay buffer", "policy.import_names", "BUFFER_REGISTRY")
 REWARD_MODEL_REGISTRY = Registry("reward model", "reward_model.import_names", "REWARD_MODEL_REGISTRY")
+WORLD_MODEL_REGISTRY = Registry("world model", "world_model.import_names", "WORLD_MODEL_REGISTRY")
 TRACKER_REGISTRY = Registry("tracker", "", "TRACKER_REGISTRY")
+# Parts of a run that learn beside the policy, see `run/learning_part.py`, by the name of their section.
+LEARNING_PARTS = {"reward_model": REWARD_MODEL_REGISTRY, "world_model": WORLD_MODEL_REGISTRY}
 REGISTRIES = {
     "policies": POLICY_REGISTRY,
     "models": MODEL_REGISTRY,

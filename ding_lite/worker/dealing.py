@@ -23,6 +23,7 @@ import torch
 
 from ding_lite.utils.checkpoint.file import CheckpointError
 from ding_lite.utils.ranks.launch_environment import share
+from ding_lite.utils.registry import LEARNING_PARTS
 from ding_lite.utils.seed import derive_seeds, random_state, set_seed
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker.replay.state import deal_actors, deal_replay_states
@@ -108,13 +109,13 @@ def deal(
     seeds = derive_seeds(seed, rank, "dealt", name, n=3)
     own = states[rank] if rank < len(states) else None
     dealt: dict[str, Any] = {"random": own["random"] if own else _new_random_state(seeds[0])}
-    for key in ("learner", "reward_model"):
+    for key in ("learner", *LEARNING_PARTS):
         if key in found[0]:
             own_share = [states[part] for part in share(len(states), rank, ranks)]
             dealt[key] = {"means": _sum_means([state[key]["means"] for state in own_share if state])}
     dealt["collect_mode"] = _deal_memory(spans, "collect_mode")
-    if "reward_model" in dealt:
-        dealt["reward_model"] |= _deal_memory(spans, "reward_model") or {}
+    for key in (key for key in LEARNING_PARTS if key in dealt):
+        dealt[key] |= _deal_memory(spans, key) or {}
     dealt["collector"] = {}
     if actors:
         own_actors = [_deal_actor(_state_of(states, actor), actor) for actor in mine]
@@ -164,7 +165,7 @@ def _deal_memory(spans: Sequence[Span], key: str) -> Any:
     trees = [
         tree_map(
             lambda leaf, span=span: None if leaf is None else _take(leaf, span),
-            {name: part for name, part in state[key].items() if name != "means"},
+            {name: part for name, part in state[key].items() if name not in ("means", "own")},
         )
         for state, span in spans
     ]
