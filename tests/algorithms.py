@@ -404,6 +404,13 @@ ALGORITHMS = {
     ),
     "dqfd": Algorithm(cases=(f"nstep=3 {PRIORITY}", "noisy_net=True")),
     "awac": Algorithm(cases=("", PRIORITY), small=""),
+    "dreamer": Algorithm(
+        short="unroll_len=4 imag_horizon=3 model.dyn_deter=16 model.dyn_hidden=16 model.dyn_stoch=4 "
+        "model.dyn_discrete=4 model.units=16 model.layer_num=1 learn.free_nats=0.0",
+        masked=True,
+        comparable=None,
+        refused=("learn.update_per_step=0.0001 | is less than one learner iteration for the",),
+    ),
     "iql_online": Algorithm(variant_of="iql"),
     "cql_online": Algorithm(variant_of="cql"),
     "td3_bc_online": Algorithm(variant_of="td3_bc", targets_every=2),

@@ -62,5 +62,6 @@ if TYPE_CHECKING:
     from ding_lite.offline.model.bc import DiscreteBC as DiscreteBC
     from ding_lite.offline.model.bcq import BCQ as BCQ
     from ding_lite.offline.model.decision_transformer import DecisionTransformer as DecisionTransformer
+    from ding_lite.world_model.model.dreamer import Dreamer as Dreamer
 else:
     __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -63,5 +63,6 @@ if TYPE_CHECKING:
     from ding_lite.policy.value.rainbow import RainbowDQNPolicy as RainbowDQNPolicy
     from ding_lite.policy.value.sql import SQLPolicy as SQLPolicy
     from ding_lite.policy.value.sqn import SQNPolicy as SQNPolicy
+    from ding_lite.world_model.policy.dreamer import DreamerPolicy as DreamerPolicy
 else:
     __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -211,7 +211,8 @@ def create_policy(cfg: EasyDict) -> Policy:
 
 def wrapped(model: Any, wrap: Callable[[Any], nn.Module]) -> nn.Module:
     """Return a model with each network that has an optimizer wrapped, or, if it is one itself, wrapped as a whole."""
-    parts = [name for name in NETWORKS if hasattr(model, name)]
+    # actor and critic of one with a world model get that one's features, not observations
+    parts = ["world"] if hasattr(model, "world") else [name for name in NETWORKS if hasattr(model, name)]
     for name in parts:
         part = getattr(model, name)
         setattr(model, name, nn.ModuleList(map(wrap, part)) if name == "actors" else wrap(part))

@@ -1,0 +1,1 @@
+"""Networks of policies that learn a model of the environment."""

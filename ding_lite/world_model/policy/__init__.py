@@ -1,0 +1,1 @@
+"""Policies that learn a model of the environment."""
