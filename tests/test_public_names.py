@@ -25,6 +25,7 @@ NAMES = {
         serial_pipeline_reward_model_offpolicy
         serial_pipeline_onpolicy_ppg
         serial_pipeline_gail serial_pipeline_reward_model_onpolicy serial_pipeline_rpc serial_pipeline_dqfd
+        serial_pipeline_dreamer
         serial_pipeline_preference_based_irl serial_pipeline_preference_based_irl_onpolicy serial_pipeline_sqil
     """,
     "ding_lite.envs": """

@@ -87,6 +87,7 @@ _IGNORED = {
 # The same for keys of which only one value is accepted, or those of a tuple.
 _FIXED: dict[str, tuple[Any, str]] = {
     "env.env_wrapper": (("mujoco_default", "atari_default"), "the environment has its own wrappers"),
+    "env.flat_obs": (True, "observations are vectors"),
     "env.manager.auto_reset": (True, "environments always reset themselves"),
     "policy.aux_model.loss_type": ("infonce", "it is the only contrastive loss"),
     "policy.collect.collector_logit": (False, "a data set contains what its policy needs"),

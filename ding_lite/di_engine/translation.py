@@ -13,6 +13,7 @@ from ding_lite.config.checks import LOOP_KEYS
 from ding_lite.config.schema import ENCODER, UNSET, Schema, config_schema, find_class, plain
 from ding_lite.config.shapes import check_action_space
 from ding_lite.config.user import apply_overrides, import_modules, nest
+from ding_lite.di_engine.dreamer import WORLD_MODEL, is_dreamer, translate_dreamer
 from ding_lite.di_engine.keys import (
     IGNORED_KEYS,
     NAMES,
@@ -68,6 +69,7 @@ def translate_types(
     translate_d4rl(user, notes)
     choose_variant(user, notes)
     translate_her(user, notes)
+    translate_dreamer(user, notes)
     read_imitation(user, texts, notes)
     import_modules(user)
     return user, texts, notes
@@ -80,7 +82,7 @@ def translate_create(create: dict[str, Any], notes: list[str]) -> dict[str, Any]
         path = f"create_config.{key}"
         if isinstance(value, dict) and path in IGNORED_KEYS:
             notes.append(f"{path} is ignored: {IGNORED_KEYS[path][1]}.")
-        else:
+        elif key != WORLD_MODEL or not is_dreamer(create):  # the policy has its world model
             own[key] = value
     for key in ("env_manager", "replay_buffer", "policy"):
         if isinstance(own.get(key), dict) and "type" in own[key]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import sys
 from typing import Any
 
@@ -217,6 +219,18 @@ def test_minigrids_one_hot_vector_says_the_same_as_its_image(full_obs: bool, cel
     if full_obs:
         expected[1 * 8 + 1] = (10, 0, 3)  # the agent, red, facing up, in the first corner
     np.testing.assert_array_equal(np.stack(parts, axis=1), expected)
+
+
+def test_minigrids_bonus_is_the_part_of_the_diagonal_that_a_step_comes_nearer() -> None:
+    """From (1, 1) to (2, 1) in a grid of 8 x 8 cells with the goal at (6, 6); then a turn, then (2, 2)."""
+    needs("minigrid")
+    env = make_env("minigrid", move_bonus=True)
+    env.reset(seed=0)
+    rewards = [env.step(action)[1] for action in (2, 1, 2)]
+    diagonal = math.hypot(8, 8)
+    distances = [math.hypot(5, 5), math.hypot(4, 5), math.hypot(4, 4)]
+    first, second = (before - after for before, after in itertools.pairwise(distances))
+    assert rewards == pytest.approx([first / diagonal, 0.0, second / diagonal])
 
 
 def test_connect_four_is_one_side_of_a_game_against_random_play() -> None:

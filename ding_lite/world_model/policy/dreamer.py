@@ -3,7 +3,7 @@
 The world model, see `world_model/model/rssm.py`, learns from replayed sequences. With sg(.) without gradient, its loss
 is the mean over rows and sequences of
 
-    |decoder(s_t) - x_t|^2 + twohot(reward(s_t), r_{t-1}) + BCE(continue(s_t), 1 - done_{t-1})
+    obs_scale |decoder(s_t) - x_t|^2 + twohot(reward(s_t), r_{t-1}) + BCE(continue(s_t), 1 - done_{t-1})
     + dyn_scale max(free, KL(sg(q_t) || p_t)) + rep_scale max(free, KL(q_t || sg(p_t)))
 
 x are vectors in symlog, or images in 0..1. r_{t-1} and done_{t-1} are those of the step that led to s_t. A KL is the
@@ -76,6 +76,7 @@ class DreamerPolicy(Policy):
                 learning_rate_critic=Key(3e-5, "learning rate of the critic's optimizer", low=0, high=10**6),
                 grad_clip_type="clip_norm",
                 grad_clip_value=100.0,
+                obs_scale=Key(1.0, "weight of the error of predicted observations", low=0),
                 free_nats=Key(1.0, "KL divergence of a state, in nats, below which it is not reduced", low=0),
                 dyn_scale=Key(0.5, "weight of the KL divergence that moves the prior to the posterior", low=0),
                 rep_scale=Key(0.1, "weight of the one that moves the posterior to the prior", low=0),
@@ -90,7 +91,10 @@ class DreamerPolicy(Policy):
                 n_sample=Key(None, "sequences per rank and collect; None: one per environment", type=int, low=1),
             ),
             other=dict(
-                replay_buffer=dict(type="sequence_ends", replay_buffer_size=10000),
+                replay_buffer=dict(
+                    type=Key("sequence_ends", "the buffer of world models", choices=("sequence_ends",)),
+                    replay_buffer_size=10000,
+                ),
             ),
         ),
     )
@@ -174,7 +178,7 @@ class DreamerPolicy(Policy):
         bounded_M = learn.dyn_scale * kl_M.clamp(min=learn.free_nats) + learn.rep_scale * back_M.clamp(
             min=learn.free_nats
         )
-        loss = (obs_error_M + reward_error_M + continue_error_M + bounded_M).sum() / start_TB.numel()
+        loss = (learn.obs_scale * obs_error_M + reward_error_M + continue_error_M + bounded_M).sum() / start_TB.numel()
         figures = {
             "obs_loss": obs_error_M,
             "reward_loss": reward_error_M,

@@ -11,7 +11,6 @@ cartpole_partial_dreamer_config = EasyDict(
         env_id="CartPole-v1",
         observed=[0, 2],  # the place of the cart and the angle of the pole
         collector_env_num=4,
-        evaluator_env_num=8,
         n_evaluator_episode=16,
         stop_value=475,
     ),

@@ -33,6 +33,7 @@ minigrid_dreamer_config = EasyDict(
         learn=dict(
             update_per_step=0.25,
             batch_size=8,
+            obs_scale=10.0,  # zeros and ones differ little in symlog
             learning_rate_world=0.0005,
             learning_rate_actor=0.0002,
             learning_rate_critic=0.0002,

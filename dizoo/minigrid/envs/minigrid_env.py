@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import math
+from typing import Any, ClassVar, cast
 
 import gymnasium
 import numpy as np
@@ -20,6 +21,7 @@ class MiniGridEnv(gymnasium.Wrapper):
     config: ClassVar = dict(
         env_id=Key("MiniGrid-Empty-8x8-v0", "gymnasium id"),
         full_obs=Key(False, "observe the whole grid instead of the 7 x 7 cells in front of the agent"),
+        move_bonus=Key(False, "add to rewards how much nearer a step came to the lower right corner, see `MoveBonus`"),
         onehot_obs=Key(False, "observe cells and direction as zeros and ones; else cells and mission as numbers"),
     )
 
@@ -27,9 +29,24 @@ class MiniGridEnv(gymnasium.Wrapper):
         # The import registers the ids with gymnasium.
         wrappers = load_extra("minigrid.wrappers", "minigrid", "This environment")
         env = make_gymnasium(cfg_env)
+        env = MoveBonus(env) if cfg_env.move_bonus else env
         env = wrappers.FullyObsWrapper(env) if cfg_env.full_obs else env
         env = OneHotObservation(env) if cfg_env.onehot_obs else wrappers.FlatObsWrapper(env)
         super().__init__(gymnasium.wrappers.DtypeObservation(env, np.float32))
+
+
+class MoveBonus(gymnasium.Wrapper):
+    """Adds the part of the grid's diagonal by which a step came nearer to the cell where most rooms have their goal."""
+
+    def _distance(self) -> float:
+        room: Any = self.unwrapped
+        return math.dist(room.agent_pos, (room.width - 2, room.height - 2))
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        before, room = self._distance(), cast("Any", self.unwrapped)
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        bonus = (before - self._distance()) / math.hypot(room.width, room.height)
+        return obs, float(reward) + bonus, terminated, truncated, info
 
 
 class OneHotObservation(gymnasium.ObservationWrapper):

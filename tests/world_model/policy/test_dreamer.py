@@ -84,7 +84,7 @@ def test_the_action_before_a_row_is_the_one_of_the_row_before(kind: str) -> None
 
 @pytest.mark.parametrize("kind", ["discrete", "continuous"])
 def test_the_world_models_loss_in_numpy(kind: str) -> None:
-    policy, batch = played("policy.learn.free_nats=1.5", kind=kind)
+    policy, batch = played("policy.learn.free_nats=1.5", "policy.learn.obs_scale=3.0", kind=kind)
     loss, figures = policy._world_loss(batch)
     output, total = world_output(policy, batch), 0.0
     obs, final = batch["obs"].flatten(0, 1).numpy(), batch["final_obs"].numpy()
@@ -93,7 +93,7 @@ def test_the_world_models_loss_in_numpy(kind: str) -> None:
     kls = []
     for m, x in enumerate(targets):
         reward, done, known = (column[m] for column in columns)
-        total += ((output["obs"][""][m] - np.sign(x) * np.log1p(abs(x))) ** 2).sum()
+        total += 3.0 * ((output["obs"][""][m] - np.sign(x) * np.log1p(abs(x))) ** 2).sum()
         total += known * -(two_hot(reward) * log_softmax(output["reward"][m])).sum()
         goes_on = 1.0 / (1.0 + np.exp(-output["continues"][m]))
         total += known * -np.log(1.0 - goes_on if done else goes_on)
