@@ -23,7 +23,7 @@ NAMES = {
         Callback LaunchError League RolloutDataset collect_demo_data evaluate_checkpoint find_pipeline launch
         serial_pipeline serial_pipeline_bc serial_pipeline_offline serial_pipeline_onpolicy
         serial_pipeline_reward_model_offpolicy
-        serial_pipeline_onpolicy_ppg
+        serial_pipeline_ngu serial_pipeline_onpolicy_ppg
         serial_pipeline_gail serial_pipeline_reward_model_onpolicy serial_pipeline_rpc serial_pipeline_dqfd
         serial_pipeline_dreamer
         serial_pipeline_preference_based_irl serial_pipeline_preference_based_irl_onpolicy serial_pipeline_sqil
@@ -40,7 +40,7 @@ NAMES = {
         QuantileHead RainbowDQN RecurrentCore RecurrentQAC SQN VAC ValueNetwork WQMix create_encoder
     """,
     "ding_lite.policy": "Policy create_policy",
-    "ding_lite.reward_model": "IcmRewardModel RewardModel RndRewardModel next_obs",
+    "ding_lite.reward_model": "IcmRewardModel NguRewardModel RewardModel RndRewardModel next_obs",
     "ding_lite.rl_utils": """
         ArgmaxSampler HybridDeterminsticSampler HybridStochasticSampler MuSampler MultinomialSampler
         ReparameterizationSampler a2c_data a2c_error a2c_error_continuous a2c_loss acer_policy_error
@@ -56,6 +56,7 @@ NAMES = {
         ppo_policy_data_continuous ppo_policy_error ppo_policy_error_continuous ppo_policy_loss ppo_value_data
         ppo_value_error project_distribution q_1step_td_data q_1step_td_error q_nstep_sql_td_error q_nstep_td_data
         q_nstep_td_error q_nstep_td_error_with_rescale q_v_1step_td_data q_v_1step_td_error qrdqn_nstep_td_data
+        family_discounts family_weights
         qrdqn_nstep_td_error sample soft_policy_value soft_value spread_epsilon squashed_sample sum_of_means symlog
         td3_bc_actor_error td_lambda_data td_lambda_error temperature_error upgo_loss upgo_returns v_1step_td_data
         v_1step_td_error v_nstep_td_data v_nstep_td_error value_inv_transform value_transform vtrace_advantage

@@ -12,7 +12,7 @@ from ding_lite.run.serial_entry import serial_pipeline, serial_pipeline_onpolicy
 serial_pipeline_onpolicy_ppg = serial_pipeline_reward_model_onpolicy = serial_pipeline_onpolicy
 serial_pipeline_preference_based_irl_onpolicy = serial_pipeline_onpolicy
 serial_pipeline_reward_model_offpolicy = serial_pipeline_preference_based_irl = serial_pipeline
-serial_pipeline_dreamer = serial_pipeline
+serial_pipeline_dreamer = serial_pipeline_ngu = serial_pipeline
 
 
 def learn_mode(policy: Policy) -> SimpleNamespace:

@@ -23,7 +23,14 @@ from ding_lite.di_engine.keys import (
     given_action_spaces,
     rename_type,
 )
-from ding_lite.di_engine.variants import choose_variant, read_imitation, translate_d4rl, translate_her
+from ding_lite.di_engine.variants import (
+    NGU_SECTIONS,
+    choose_variant,
+    read_imitation,
+    read_ngu,
+    translate_d4rl,
+    translate_her,
+)
 from ding_lite.utils.key import SECTION, get_key, matches, merge_keys, pop_key, set_key, show, show_value
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
@@ -71,6 +78,7 @@ def translate_types(
     translate_her(user, notes)
     translate_dreamer(user, notes)
     read_imitation(user, texts, notes)
+    read_ngu(user, notes)
     import_modules(user)
     return user, texts, notes
 
@@ -80,7 +88,9 @@ def translate_create(create: dict[str, Any], notes: list[str]) -> dict[str, Any]
     own = dict[str, Any]()
     for key, value in create.items():
         path = f"create_config.{key}"
-        if isinstance(value, dict) and path in IGNORED_KEYS:
+        if key in NGU_SECTIONS:
+            own["reward_model"] = {"type": "ngu"}
+        elif isinstance(value, dict) and path in IGNORED_KEYS:
             notes.append(f"{path} is ignored: {IGNORED_KEYS[path][1]}.")
         elif key != WORLD_MODEL or not is_dreamer(create):  # the policy has its world model
             own[key] = value

@@ -76,6 +76,12 @@ GTRXL_DEFAULTS = {
     "policy.model.att_layer_num": 3,
 }
 
+# The sections of DI-engine's NGU, and keys of both that have no meaning here; the others are the reward model's.
+NGU_SECTIONS = ("rnd_reward_model", "episodic_reward_model")
+NGU_KEYS = (
+    *("type", "intrinsic_reward_type", "obs_shape", "action_shape", "nstep", "clear_buffer_per_iters"),
+    "only_use_last_five_frames_for_icm_rnd",
+)
 # Keys of DI-engine's T-REX that say which checkpoints play, or that repeat others.
 TREX_KEYS = (
     *("checkpoint_min", "checkpoint_max", "checkpoint_step", "num_trajs"),
@@ -240,3 +246,25 @@ def read_imitation(user: dict[str, Any], overridden: Container[str], notes: list
         notes.append(f"reward_model.{{{','.join(dropped)}}} are ignored: all checkpoints of the run play.")
         if (epochs := pop_key(user, "reward_model.update_per_collect")) is not None:
             set_key(user, "reward_model.train_epoch", epochs)
+
+
+def read_ngu(user: dict[str, Any], notes: list[str]) -> None:
+    """Replace the two sections of DI-engine's `ngu` by one reward model, and the keys of its class and model."""
+    sections = [pop_key(user, name) for name in NGU_SECTIONS]
+    if not all(isinstance(section, dict) for section in sections):
+        return
+    merged = {key: value for section in sections for key, value in section.items() if key not in NGU_KEYS}
+    rescale, weight = (merged.pop(f"last_nonzero_reward_{key}", None) for key in ("rescale", "weight"))
+    if rescale:
+        merged["final_reward_weight"] = weight
+    set_key(user, "reward_model", {"type": "ngu", **merged})
+    pop_key(user, "env.obs_plus_prev_action_reward")
+    pop_key(user, "policy.other.eps")
+    number = pop_key(user, "policy.model.collector_env_num")
+    if number is not None:
+        set_key(user, "policy.num_policies", number)
+    notes.append(
+        "rnd_reward_model and episodic_reward_model are the reward_model 'ngu' here. The policy itself remembers the "
+        "last action and reward, policy.model.collector_env_num is policy.num_policies, and policy.other.eps is "
+        "ignored, as in DI-engine: epsilon is 0.4^(1 + 8 i / (N - 1))."
+    )

@@ -10,6 +10,7 @@ from ding_lite.lazy import lazy_names
 if TYPE_CHECKING:
     from ding_lite.dataset.rollout_dataset import RolloutDataset as RolloutDataset
     from ding_lite.di_engine.names import serial_pipeline_dreamer as serial_pipeline_dreamer
+    from ding_lite.di_engine.names import serial_pipeline_ngu as serial_pipeline_ngu
     from ding_lite.di_engine.names import serial_pipeline_onpolicy_ppg as serial_pipeline_onpolicy_ppg
     from ding_lite.di_engine.names import (
         serial_pipeline_preference_based_irl as serial_pipeline_preference_based_irl,

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from ding_lite.policy.value.fqf import FQFPolicy as FQFPolicy
     from ding_lite.policy.value.iqn import IQNPolicy as IQNPolicy
     from ding_lite.policy.value.mdqn import MDQNPolicy as MDQNPolicy
+    from ding_lite.policy.value.ngu import NGUPolicy as NGUPolicy
     from ding_lite.policy.value.pdqn import PDQNPolicy as PDQNPolicy
     from ding_lite.policy.value.pqn import PQNPolicy as PQNPolicy
     from ding_lite.policy.value.qrdqn import QRDQNPolicy as QRDQNPolicy

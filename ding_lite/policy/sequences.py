@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from easydict import EasyDict
@@ -65,7 +65,7 @@ SEQUENCE_KEYS: dict[str, Any] = dict(
 class RecurrentPolicy(Policy):
     """What policies that learn from replayed sequences have in common."""
 
-    stored_outputs = ("prev_state",)
+    stored_outputs: ClassVar[tuple[str, ...]] = ("prev_state",)
     remembers = True
 
     def _unroll(self, network: nn.Module, batch: Batch, key: str = "logit") -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ Shapes: T steps, N environments, B samples, F features, A actions.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from gymnasium.spaces import Box, Discrete
@@ -25,15 +25,24 @@ from ding_lite.reward_model.base import RewardModel, shape_of
 from ding_lite.torch_utils.data import Batch, Block, Figures
 from ding_lite.torch_utils.minibatch import next_obs
 from ding_lite.torch_utils.normalizer import Normalizer
-from ding_lite.utils.key import Key
+from ding_lite.torch_utils.running_stat import RunningMeanStd
+from ding_lite.utils.key import Groups, Key
 from ding_lite.utils.ranks.collectives import get_rank, get_world_size
 from ding_lite.utils.registry import REWARD_MODEL_REGISTRY, ConfigError
 from ding_lite.utils.tree import tree_leaves, tree_map
 
+SCALE_KEYS: dict[str, Any] = dict(
+    bonus_discount=Key(0.99, "g: discount of the sums of bonuses whose deviation is their unit", low=0, high=1)
+)
+
 
 class IntrinsicRewardModel(RewardModel):
-    """Base of reward models that add a bonus. A subclass says what it learns from, its loss and the bonus."""
+    """Base of reward models that add a bonus. A subclass says what it learns from, its loss and the bonus.
 
+    One whose bonuses have another unit leaves out `SCALE_KEYS`, and overrides `_stats`, `_measure` and `_intrinsic`.
+    """
+
+    key_groups: ClassVar[Groups] = (SCALE_KEYS,)
     config = dict(
         intrinsic_reward_type=Key(
             "add",
@@ -41,7 +50,6 @@ class IntrinsicRewardModel(RewardModel):
             choices=("add", "assign"),
         ),
         intrinsic_reward_weight=Key(0.5, "what bonuses add to the reward: the deviation of its discounted sums", low=0),
-        bonus_discount=Key(0.99, "g: discount of the sums of bonuses whose deviation is their unit", low=0, high=1),
         extrinsic_reward_norm=Key(True, "divide the environment's reward by extrinsic_reward_norm_max"),
         extrinsic_reward_norm_max=Key(1.0, "the environment's largest reward", above=0, needs="extrinsic_reward_norm"),
         hidden_size_list=Key([64, 64, 128], "layers of each encoder; the last one is F", low=1),
@@ -50,7 +58,7 @@ class IntrinsicRewardModel(RewardModel):
     )
 
     def _init_networks(self) -> None:
-        self._scale = Normalizer(None, self._cfg.bonus_discount).to(self._device)  # of bonuses
+        self._scale = Normalizer(None, self._cfg.get("bonus_discount")).to(self._device)  # of bonuses
 
     def _create_encoder(self) -> nn.Module:
         size = self._cfg.hidden_size_list[-1]
@@ -69,16 +77,33 @@ class IntrinsicRewardModel(RewardModel):
         """Take an optimizer step on a batch `[B, ...]`, and return its figures."""
         raise NotImplementedError
 
+    @property
+    def _stats(self) -> RunningMeanStd:
+        """Statistics of all bonuses so far, which `_measure` updates."""
+        assert self._scale.returns is not None
+        return self._scale.returns
+
+    @torch.no_grad()
+    def _measure(self, block: Block, bonus_TN: Tensor) -> Figures:
+        """Update the statistics with the bonuses of a block, before the networks learn from it; return figures."""
+        self._scale.update(
+            {"reward": bonus_TN} | {key: block[key] for key in ("episode_step", "actor") if key in block}
+        )
+        return {"bonus_return_std": self._stats.std}
+
+    def _intrinsic(self, block: Block) -> Tensor:
+        """Return the bonuses of a block in the unit of rewards, `[T, N]`."""
+        bonus = self._scale.normalize({"reward": self._bonus(self._data(block))})["reward"]
+        return bonus.view(block["reward"].shape)
+
     def train(self, block: Block) -> dict[str, Tensor]:
-        data, stats = self._data(block), self._scale.returns
-        assert stats is not None
+        data = self._data(block)
         # The count makes the batches of a resumed run those of one that was never stopped.
-        seed = int(stats.count) * get_world_size() + get_rank()
+        seed = int(self._stats.count) * get_world_size() + get_rank()
         generator, number = torch.Generator().manual_seed(seed), len(next(iter(tree_leaves(data))))
         with torch.no_grad():
-            bonus = {"reward": self._bonus(data).view(block["reward"].shape)}
-            self._scale.update(bonus | {key: block[key] for key in ("episode_step", "actor") if key in block})
-        figures: Figures = {"bonus_return_std": stats.std}
+            bonus_TN = self._bonus(data).view(block["reward"].shape)
+        figures = self._measure(block, bonus_TN)
         for _ in range(self._cfg.update_per_collect):
             index_B = torch.randint(number, (self._cfg.batch_size,), generator=generator).to(self._device)
             figures |= self._learn(tree_map(lambda leaf: leaf[index_B], data))  # noqa: B023 (called at once)
@@ -86,8 +111,7 @@ class IntrinsicRewardModel(RewardModel):
 
     def relabel(self, block: Block) -> dict[str, Any]:
         cfg, reward_TN = self._cfg, block["reward"]
-        bonus = self._scale.normalize({"reward": self._bonus(self._data(block))})["reward"]
-        bonus_TN = bonus.view(reward_TN.shape).to(reward_TN)
+        bonus_TN = self._intrinsic(block).to(reward_TN)
         if cfg.intrinsic_reward_type == "assign":
             return {**block, "reward": bonus_TN}
         scale = cfg.extrinsic_reward_norm_max if cfg.extrinsic_reward_norm else 1.0
@@ -176,11 +200,8 @@ class IcmRewardModel(IntrinsicRewardModel):
 
     def _init_networks(self) -> None:
         super()._init_networks()
-        space, size = self._action_space, self._cfg.hidden_size_list[-1]
-        if not isinstance(space, Discrete | Box):
-            raise ConfigError(f"reward_model.type 'icm' needs a Discrete or Box action space, got {space}: use 'rnd'.")
-        self._num_actions = int(space.n) if isinstance(space, Discrete) else 0
-        width = self._num_actions or int(torch.Size(space.shape or ()).numel())
+        size = self._cfg.hidden_size_list[-1]
+        self._num_actions, width = count_actions(self._action_space, "icm")
         self._networks = nn.ModuleDict(
             {
                 "encoder": self._create_encoder(),
@@ -215,3 +236,14 @@ class IcmRewardModel(IntrinsicRewardModel):
     def _learn(self, batch: Batch) -> dict[str, Tensor]:
         figures = self._optimizer.step(self._loss, batch)
         return {key: figures[key] for key in ("forward_loss", "inverse_loss")}
+
+
+def count_actions(space: Any, kind: str) -> tuple[int, int]:
+    """Return the number of discrete actions, 0 if they are continuous, and the length of what predicts an action.
+
+    `kind` is the type of the reward model, for the error.
+    """
+    if not isinstance(space, Discrete | Box):
+        raise ConfigError(f"reward_model.type '{kind}' needs a Discrete or Box action space, got {space}: use 'rnd'.")
+    number = int(space.n) if isinstance(space, Discrete) else 0
+    return number, number or int(torch.Size(space.shape or ()).numel())

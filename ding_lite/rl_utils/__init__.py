@@ -108,6 +108,8 @@ if TYPE_CHECKING:
     from ding_lite.rl_utils.distribution import sample as sample
     from ding_lite.rl_utils.exploration import epsilon_at as epsilon_at
     from ding_lite.rl_utils.exploration import epsilon_greedy as epsilon_greedy
+    from ding_lite.rl_utils.exploration import family_discounts as family_discounts
+    from ding_lite.rl_utils.exploration import family_weights as family_weights
     from ding_lite.rl_utils.exploration import ornstein_uhlenbeck as ornstein_uhlenbeck
     from ding_lite.rl_utils.exploration import spread_epsilon as spread_epsilon
     from ding_lite.rl_utils.policy_gradient import calculate_kl_div as calculate_kl_div

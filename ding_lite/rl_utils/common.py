@@ -70,13 +70,14 @@ def nstep_sums(reward_TB: Tensor, cut_TB: Tensor, discount_K: Tensor) -> tuple[T
     Args:
         reward_TB: `[T, ...]`, the rewards r_t to r_{t+T-1}.
         cut_TB: `[T, ...]`, true where the trajectory is cut after the step.
-        discount_K: at least T powers of gamma, see `discounts`.
+        discount_K: at least T powers of gamma, see `discounts`; `[K, ...]` if gamma differs between columns.
 
     Returns:
         The sums and the numbers m, both `[...]`. The value after the steps is discounted by gamma^m.
     """
     counts_TB = cut_TB.cumsum(0) <= cut_TB  # no cut before this step
-    discount_TB = discount_K[: len(reward_TB)].view(-1, *[1] * (reward_TB.ndim - 1))
+    discount_TB = discount_K[: len(reward_TB)]
+    discount_TB = discount_TB.view(*discount_TB.shape, *[1] * (reward_TB.ndim - discount_TB.ndim))
     return (reward_TB * counts_TB * discount_TB).sum(0), counts_TB.sum(0)
 
 

@@ -44,6 +44,27 @@ def spread_epsilon(epsilon: float, spread: float, num_envs: int, first: int = 0,
     return epsilon ** (1.0 + spread * torch.linspace(0.0, 1.0, total)[first : first + num_envs])
 
 
+def family_weights(number: int, largest: float) -> Tensor:
+    """Return how much each member of a family of N policies weighs intrinsic rewards, `[N]`, from 0 to `largest`.
+
+    0 for i = 0, `largest` for i = N - 1, else largest sigmoid(10 (2 i - (N - 2)) / (N - 2)); a family of one explores.
+    Source: Badia et al. 2020 (NGU), arXiv:2002.06038, appendix A.
+    """
+    index_N = torch.arange(number, dtype=torch.float64)
+    weight_N = largest * torch.sigmoid(10.0 * (2.0 * index_N - (number - 2)) / max(number - 2, 1))
+    weight_N[0], weight_N[-1] = 0.0, largest
+    return weight_N.float()
+
+
+def family_discounts(number: int, first: float, last: float) -> Tensor:
+    """Return the discount of each member of a family of N policies, `[N]`: 1 - (1 - first)^(1 - x) (1 - last)^x.
+
+    Here x = i / (N - 1). Source: as for `family_weights`.
+    """
+    share_N = torch.linspace(0.0, 1.0, number, dtype=torch.float64)
+    return (1.0 - (1.0 - first) ** (1.0 - share_N) * (1.0 - last) ** share_N).float()
+
+
 def epsilon_greedy(
     logit_NA: Tensor, epsilon: float | Tensor, mask_NA: Tensor | None = None, generator: torch.Generator | None = None
 ) -> Tensor:

@@ -42,6 +42,7 @@ PIPELINES = {
 MODES = {pipeline.mode: name for name, pipeline in PIPELINES.items()} | {
     "serial_offline": "serial_pipeline_offline",
     "serial_onpolicy_ppg": "serial_pipeline_onpolicy",
+    "serial_ngu": "serial_pipeline",
     "serial_reward_model": "serial_pipeline",
     "serial_trex": "serial_pipeline",
     "serial_trex_onpolicy": "serial_pipeline_onpolicy",

@@ -41,15 +41,17 @@ class RunningMeanStd(nn.Module):
     """Running mean and variance of all values that any rank has passed to `update`.
 
     The buffers, float64, are identical on all ranks and are part of `state_dict`. Their shape is `(F,)` for one mean
-    for each of F features, `()` for one mean of all values.
+    for each of F features, `()` for one mean of all values. In an update, all earlier values together count as at most
+    `window` values, so that older ones are forgotten.
     """
 
     mean: Tensor  # 0 before the first update
     var: Tensor  # the biased variance; 1 before the first update
     count: Tensor  # number of values so far
 
-    def __init__(self, shape: Sequence[int] = ()) -> None:
+    def __init__(self, shape: Sequence[int] = (), window: float = math.inf) -> None:
         super().__init__()
+        self._window = window
         for name, value in (("mean", 0.0), ("var", 1.0), ("count", 0.0)):
             self.register_buffer(name, torch.full(tuple(shape), value, dtype=torch.float64))
 
@@ -69,10 +71,11 @@ class RunningMeanStd(nn.Module):
         number = used.sum(0)
         mean = values.sum(0) / number.clamp(min=1)
         new = joined_moments(number, mean, ((values - mean) * used).square().sum(0))
-        old = (self.count, self.mean, self.var * self.count)
+        known = self.count.clamp(max=self._window)
+        old = (known, self.mean, self.var * known)
         count, mean, square = merge_moments(*(torch.stack(pair) for pair in zip(old, new, strict=True)))
         sound = square.isfinite().all() & (count > 0)  # stays on the device, so that the host does not wait
-        for buffer, value in ((self.count, count), (self.mean, mean), (self.var, square / count)):
+        for buffer, value in ((self.count, self.count + new[0]), (self.mean, mean), (self.var, square / count)):
             buffer.copy_(torch.where(sound, value, buffer))
 
     @property

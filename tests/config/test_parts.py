@@ -36,7 +36,7 @@ REWARDED = dict(reward_model=dict(type="config_test"))
         (dict(env=dict(type="config_test", import_names=["no_such_module"])), "cannot import 'no_such_module'"),
         (dict(env=dict(type="config_test", import_names="abc")), r"env.import_names: expected a list of module names"),
         (dict(env_manger=dict(type="base")), "'create_config.env_manger'. Did you mean 'env_manager'"),
-        (dict(reward_model=dict(type="ngu")), r"^Unknown reward model type 'ngu'. Registered: .*config_test"),
+        (dict(reward_model=dict(type="bebold")), r"^Unknown reward model type 'bebold'. Registered: .*config_test"),
         (dict(reward_model={}), r"create_config.reward_model.type: expected a registered name .* got NoneType"),
         (dict(env="config_test"), r"create_config.env: expected a dict such as dict\(type=...\), got str"),
     ],

@@ -17,7 +17,7 @@ from torch import nn
 from ding_lite.config import compile_config
 from ding_lite.config.user import OLD_ANTS, RENAMED_IDS
 from ding_lite.di_engine.keys import IGNORED_KEYS, REDUNDANT_KEYS, RENAMED_KEYS
-from ding_lite.entry import serial_pipeline
+from ding_lite.entry import serial_pipeline, serial_pipeline_ngu
 from ding_lite.model.recurrent import create_core
 from ding_lite.policy import DQNPolicy
 from ding_lite.utils.key import get_key
@@ -452,6 +452,38 @@ def test_the_transformer_of_di_engine_is_the_memory_of_r2d2() -> None:
     assert cfg.notes[0].startswith("The keys of DI-engine's 'r2d2_gtrxl' have other names here")
     assert "policy.type 'r2d2_gtrxl' is 'r2d2' with model.memory=" in cfg.notes[1]
     assert create_core(64, None, cfg.policy.model.memory).hidden_size == 64
+
+
+def test_the_two_reward_models_of_di_engines_ngu_are_one() -> None:
+    common: dict[str, Any] = dict(
+        learning_rate=5e-4, obs_shape=4, action_shape=2, batch_size=32, nstep=5, clear_buffer_per_iters=10
+    )
+    common |= dict(only_use_last_five_frames_for_icm_rnd=False, intrinsic_reward_type="add", update_per_collect=3)
+    rescale: dict[str, Any] = dict(last_nonzero_reward_rescale=True, last_nonzero_reward_weight=100)
+    model = dict(obs_shape=4, action_shape=2, encoder_hidden_size_list=[16, 8], collector_env_num=4)
+    policy = dict(
+        nstep=5, burnin_step=2, learn_unroll_len=4, model=model, learn=dict(target_update_theta=0.001),
+        collect=dict(n_sample=4, traj_len_inf=True, env_num=4), other=dict(eps=dict(start=0.95, decay=1e4)),
+    )  # fmt: skip
+    main_config = dict(
+        exp_name="ngu",
+        env=dict(env_id="CartPole-v1", collector_env_num=4, obs_plus_prev_action_reward=True),
+        rnd_reward_model=common | dict(type="rnd-ngu", hidden_size_list=[16, 8]),
+        episodic_reward_model=common | rescale | dict(type="episodic", hidden_size_list=[16, 8]),
+        policy=policy,
+    )
+    create = dict(
+        policy=dict(type="ngu"), rnd_reward_model=dict(type="rnd-ngu"), episodic_reward_model=dict(type="episodic")
+    )
+    cfg = compile_config((main_config, create))
+    assert cfg.reward_model.type == "ngu"
+    assert (cfg.reward_model.final_reward_weight, cfg.reward_model.hidden_size_list) == (100, [16, 8])
+    assert (cfg.policy.num_policies, cfg.policy.unroll_len, cfg.policy.other.eps.start) == (4, 4, 0.4)
+    assert any("are the reward_model 'ngu' here" in note for note in cfg.notes)
+    assert serial_pipeline_ngu((main_config, create), seed=0, max_train_iter=2).iteration >= 2
+    main_config["episodic_reward_model"]["last_nonzero_reward_wieght"] = 1  # type: ignore[index]
+    with pytest.raises(ConfigError, match=r"Unknown key 'reward_model\.last_nonzero_reward_wieght'"):
+        compile_config((main_config, create))
 
 
 def her_pair(**her: Any) -> Any:

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from ding_lite.rl_utils import epsilon_at, epsilon_greedy, spread_epsilon
+from ding_lite.rl_utils import epsilon_at, epsilon_greedy, family_discounts, family_weights, spread_epsilon
 
 
 def test_schedules_by_hand() -> None:
@@ -76,3 +76,15 @@ def test_a_masked_action_is_never_chosen() -> None:
     logit_NMA = torch.randn(2000, 2, 4).masked_fill(~mask_NMA, 9.0)  # what is forbidden looks best
     action_NM = epsilon_greedy(logit_NMA, 0.5, mask_NMA.to(torch.int8))
     assert mask_NMA.gather(-1, action_NM[..., None]).all()
+
+
+def test_families_of_policies_by_hand() -> None:
+    assert family_weights(1, 0.3).tolist() == pytest.approx([0.3])
+    assert family_weights(2, 0.3).tolist() == pytest.approx([0.0, 0.3])
+    # N = 4: sigmoid(10 (2 i - 2) / 2) for i = 1, 2 is sigmoid(0) and sigmoid(10)
+    assert family_weights(4, 0.3).tolist() == pytest.approx([0.0, 0.15, 0.3 / (1 + math.exp(-10)), 0.3])
+    assert family_weights(4, 0.3)[0] == 0.0
+    assert family_discounts(1, 0.997, 0.99).tolist() == pytest.approx([0.997])
+    # the middle has the geometric mean of 1 - gamma: sqrt(0.003 * 0.01) = 0.0054772
+    assert family_discounts(3, 0.997, 0.99).tolist() == pytest.approx([0.997, 0.9945228, 0.99])
+    assert family_discounts(2, 1.0, 0.99).tolist() == pytest.approx([1.0, 0.99])

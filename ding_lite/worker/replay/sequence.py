@@ -35,6 +35,8 @@ class SequenceView:
     The n-step targets are `reward + value_gamma * ~done * next_value.gather(0, last_step)`. `next_value` `[T, B]` holds
     the values of `obs[1:]` and `last_obs`; at the places `final_index`, the values of `final_obs` replace them.
 
+    If the policy stores a column `discount`, it has the discount of each environment, which replaces `gamma`.
+
     The arguments are those of `create_ring_and_view`.
     """
 
@@ -72,7 +74,9 @@ class SequenceView:
         """Return the n-step `reward`, `done`, `value_gamma` and `last_step`, each `[L, B]`."""
         if isinstance(self._gamma, Scheduled):
             self._discount_K = discounts(self._gamma.current(), self._nstep, self._discount_K.device)
-        step_L1, discount_K = self._step_T1[: self._length], self._discount_K
+        step_L1, discount_K, own = self._step_T1[: self._length], self._discount_K, batch.get("discount")
+        if own is not None:
+            discount_K = own[:1] ** torch.arange(self._nstep + 1, device=own.device)[:, None, None]  # [K, 1, B]
         if self._nstep == 1:
             like = batch["reward"]
             return {"value_gamma": discount_K[1].expand_as(like), "last_step": step_L1.expand_as(like)}
@@ -80,4 +84,4 @@ class SequenceView:
         reward_LB, steps_LB = nstep_sums(reward_KLB, cut_KLB, discount_K)
         last_LB = step_L1 + steps_LB - 1
         batch = {"reward": reward_LB, "done": batch["done"].gather(0, last_LB), "last_step": last_LB}
-        return batch | {"value_gamma": discount_K[steps_LB]}
+        return batch | {"value_gamma": discount_K[steps_LB] if own is None else own[0] ** steps_LB}
