@@ -14,6 +14,7 @@ from gymnasium.spaces import Box, Dict
 from ding_lite.entry import serial_pipeline
 from ding_lite.envs import create_vector_env
 from ding_lite.utils import load_checkpoint
+from ding_lite.utils.registry import ENV_REGISTRY
 from ding_lite.utils.tree import tree_map
 from ding_lite.worker import SampleCollector
 from ding_lite.world_model.model.dreamer import Dreamer, parts_of
@@ -21,7 +22,9 @@ from ding_lite.world_model.policy.dreamer import arrivals
 from tests.algorithms import policy_keys, row
 from tests.distributed import parity
 from tests.policy.test_sequences import build, collect
+from tests.run.helpers import metrics, result
 from tests.survival.common import differences
+from tests.toys import Toy
 
 N, T, L, GAMMA, LAMBDA = 3, 4, 3, 0.9, 0.75
 WORDS = [*policy_keys(row("dreamer").short), f"policy.discount_factor={GAMMA}", f"policy.learn.lambda_={LAMBDA}"]
@@ -305,3 +308,46 @@ def test_a_run_that_is_resumed_within_its_episodes_equals_the_whole_run(
     whole, parts = map(last_state, ("whole", "parts"))
     assert whole["learner"]["train_iter"] == 36
     assert not differences(whole, parts)
+
+
+class Cue(Toy):
+    """One half of the first image is bright; the second one is black, and the action there must say which half."""
+
+    observation_space = Box(0, 255, (3, 12, 12), np.uint8)
+
+    def begin(self) -> None:
+        self.right = int(self.np_random.integers(2))
+
+    def observe(self) -> Any:
+        image = np.zeros((3, 12, 12), np.uint8)
+        if self.count == 0:
+            image[:, :, 6 * self.right : 6 * self.right + 6] = 255
+        return image
+
+    def play(self, action: Any) -> Any:
+        return (0.0,) if self.count == 1 else (1.0 if action == self.right else -1.0, True)
+
+
+@pytest.mark.slow
+def test_what_an_image_showed_is_remembered_and_acted_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a memory, the mean return is 0."""
+    monkeypatch.setitem(ENV_REGISTRY, "cue", Cue)
+    sizes = dict(dyn_deter=32, dyn_hidden=32, dyn_stoch=4, dyn_discrete=4, units=32, layer_num=1, cnn_depth=8)
+    encoder = dict(type="conv", kernel_size=[4, 3], stride=[2, 2])
+    rates = {f"learning_rate_{name}": rate for name, rate in dict(world=3e-3, actor=1e-3, critic=1e-3).items()}
+    policy = dict(
+        num_threads=1,
+        unroll_len=8,
+        imag_horizon=3,
+        discount_factor=0.9,
+        model=dict(encoder=encoder, encoder_hidden_size_list=[8, 16, 32], **sizes),
+        learn=dict(batch_size=16, update_per_step=0.5, **rates),
+        eval=dict(evaluator=dict(eval_freq=200)),
+    )
+    env = dict(collector_env_num=8, evaluator_env_num=8, n_evaluator_episode=64, stop_value=0.95)
+    main = dict(exp_name=f"{tmp_path}/run", env=env, policy=policy)
+    create = dict(env=dict(type="cue"), policy=dict(type="dreamer"))
+    serial_pipeline((main, create), seed=0, max_env_step=6000)
+    returns = [line["eval/return_mean"] for line in metrics(tmp_path / "run") if "eval/return_mean" in line]
+    assert result(tmp_path / "run")["stop_reason"] == "stop_value", returns
+    assert returns[0] < 0.5
