@@ -103,6 +103,11 @@ class WorldModel(nn.Module):
             `state` `[T, B, ...]`. With `final`, of all M states, first those of the rows, also `posterior` and `prior`,
             log-probabilities `[M, S, C]`, `obs`, see `Decoder`, `reward` `[M, bins]`, and `continues` `[M]`, a logit.
         """
+
+        def before_ends(column_TB: Tensor) -> Tensor:
+            assert final is not None
+            return column_TB.flatten(0, 1)[final["index"]]
+
         rows = episode_start.shape
         flat = tree_map(lambda leaf: leaf.flatten(0, 1), obs)
         if final is not None:
@@ -115,11 +120,8 @@ class WorldModel(nn.Module):
             if final is None:
                 return {"state": state}
             every, posterior = {name: part.flatten(0, 1) for name, part in state.items()}, posterior.flatten(0, 1)
-            before, *of_rows = tree_map(
-                lambda column: column.flatten(0, 1)[final["index"]],
-                {"state": state, "action": final["action"], "noise": noise["final"]},
-            ).values()
-            last, posterior_K = self.rssm.step(before, of_rows[0], embed_KE, of_rows[1])
+            action_KA, noise_KS = before_ends(final["action"]), before_ends(noise["final"])
+            last, posterior_K = self.rssm.step(tree_map(before_ends, state), action_KA, embed_KE, noise_KS)
             every = {name: torch.cat([part, last[name]]) for name, part in every.items()}
             prior = self.rssm.prior(every["deter"])
         feature = feature_of(every)

@@ -175,9 +175,8 @@ class DreamerPolicy(Policy):
         posterior, prior = output["posterior"], output["prior"]
         kl_M = kl_divergence(posterior.detach(), prior).sum(-1)
         back_M = kl_divergence(posterior, prior.detach()).sum(-1)
-        bounded_M = learn.dyn_scale * kl_M.clamp(min=learn.free_nats) + learn.rep_scale * back_M.clamp(
-            min=learn.free_nats
-        )
+        free = learn.free_nats
+        bounded_M = learn.dyn_scale * kl_M.clamp(min=free) + learn.rep_scale * back_M.clamp(min=free)
         loss = (learn.obs_scale * obs_error_M + reward_error_M + continue_error_M + bounded_M).sum() / start_TB.numel()
         figures = {
             "obs_loss": obs_error_M,
