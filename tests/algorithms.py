@@ -404,6 +404,7 @@ ALGORITHMS = {
         within="",
     ),
     "dqfd": Algorithm(cases=(f"nstep=3 {PRIORITY}", "noisy_net=True")),
+    "r2d3": Algorithm(short=SEQUENCES, cases=("learn.lambda2=1.0 learn.lambda_one_step_td=1.0",)),
     "awac": Algorithm(cases=("", PRIORITY), small=""),
     "dreamer": Algorithm(
         short="unroll_len=4 imag_horizon=3 model.dyn_deter=16 model.dyn_hidden=16 model.dyn_stoch=4 "

@@ -25,6 +25,8 @@ HER = "policy.other.her"
 HYBRID_POLICIES = {"ddpg": "paddpg"}
 # Policies that have another class if their networks have a memory.
 RECURRENT_POLICIES = {"sac": "recurrent_sac", "td3": "recurrent_td3"}
+# Policies that learn from demonstrations, and their replay buffers here.
+DEMONSTRATIONS = {"dqfd": "demonstrations", "r2d3": "demonstration_sequences"}
 # Keys of DI-engine's classes of these policies, and their names here; of several values the first counts. Empty: none.
 POLICY_KEYS = {
     "coma": {
@@ -37,6 +39,11 @@ POLICY_KEYS = {
         "policy.learn.per_train_iter_k": "policy.other.replay_buffer.first_updates",
         "policy.collect.pho": "policy.other.replay_buffer.ratio",
         **dict.fromkeys(("policy.learn.expert_replay_buffer_size", "policy.collect.demonstration_info_path"), ""),
+    },
+    "r2d3": {
+        "policy.learn.lambda3": "policy.learn.weight_decay",
+        "policy.collect.pho": "policy.other.replay_buffer.ratio",
+        **dict.fromkeys(("policy.learn.expert_replay_buffer_size", "policy.learn.per_train_iter_k"), ""),
     },
     "dt": {
         "policy.model.context_len": "policy.context_len",
@@ -160,10 +167,10 @@ def choose_variant(user: dict[str, Any], notes: list[str]) -> None:
     if name == "dt" and get_key(user, "policy.model.state_dim") is not None:
         _read_dt(user, notes)
         return
-    if name == "dqfd" and any(get_key(user, old) is not None for old in POLICY_KEYS[name]):
+    if name in DEMONSTRATIONS and any(get_key(user, old) is not None for old in POLICY_KEYS[name]):
         _move_keys(user, name, notes)
         if not get_key(user, f"{BUFFER}.type"):
-            set_key(user, f"{BUFFER}.type", "demonstrations")
+            set_key(user, f"{BUFFER}.type", DEMONSTRATIONS[name])
     if name == "coma" and isinstance(get_key(user, "policy.model.obs_shape"), dict):
         _move_keys(user, name, notes)
     if name in HYBRID_POLICIES and "hybrid" in given_action_spaces(user).values():

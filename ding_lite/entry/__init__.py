@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ding_lite.offline.serial_entry_offline import serial_pipeline_bc as serial_pipeline_bc
     from ding_lite.offline.serial_entry_offline import serial_pipeline_dqfd as serial_pipeline_dqfd
     from ding_lite.offline.serial_entry_offline import serial_pipeline_offline as serial_pipeline_offline
+    from ding_lite.offline.serial_entry_offline import serial_pipeline_r2d3 as serial_pipeline_r2d3
     from ding_lite.offline.serial_entry_offline import serial_pipeline_sqil as serial_pipeline_sqil
     from ding_lite.run.callbacks import Callback as Callback
     from ding_lite.run.callbacks import League as League

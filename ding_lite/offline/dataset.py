@@ -185,6 +185,13 @@ class OfflineDataset(torch.utils.data.Dataset[Any]):
         return_E = torch.zeros(int(number_R.max()) + 1, dtype=torch.float64)
         return number_R.bincount(), return_E.index_add_(0, number_R, self.columns["reward"][kept_R].double())
 
+    def episode_steps(self) -> Tensor:
+        """Return the number of env steps since the start of its trajectory, of each transition, `[M]`."""
+        row_R = torch.arange(count_rows(self.columns))
+        first_R = torch.cat([row_R[:1] == 0, self._ends(exactly=True)[:-1]])
+        step_R = row_R - torch.where(first_R, row_R, 0).cummax(0).values
+        return step_R if self._start is None else step_R[self._start]
+
     def _flag(self, name: str) -> Tensor:
         """Return one of the `FLAGS`, `[R]`, which is False everywhere without a column."""
         return self.columns.get(name, torch.zeros(count_rows(self.columns), dtype=torch.bool))

@@ -187,6 +187,9 @@ def check_options(data_path: str, gamma: float, ratio: float | None, alpha: floa
             "summed once, when it is read: give a number."
         )
     if unroll_len is not None:
-        raise ConfigError("The policy learns from sequences, and data sets in replay offer transitions alone.")
+        raise ConfigError(
+            "The policy learns from sequences, and this replay buffer offers transitions alone: set "
+            "policy.other.replay_buffer.type='demonstration_sequences'."
+        )
     if ratio is None and alpha is not None:
         raise ConfigError("policy.other.replay_buffer: ratio=None draws without priorities: leave out alpha.")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ding_lite.offline.policy.online import OnlineCQLPolicy as OnlineCQLPolicy
     from ding_lite.offline.policy.online import OnlineIQLPolicy as OnlineIQLPolicy
     from ding_lite.offline.policy.online import OnlineTD3BCPolicy as OnlineTD3BCPolicy
+    from ding_lite.offline.policy.r2d3 import R2D3Policy as R2D3Policy
     from ding_lite.offline.policy.td3_bc import TD3BCPolicy as TD3BCPolicy
     from ding_lite.policy.base import Policy as Policy
     from ding_lite.policy.base import create_policy as create_policy

@@ -486,6 +486,15 @@ def test_the_two_reward_models_of_di_engines_ngu_are_one() -> None:
         compile_config((main_config, create))
 
 
+def test_di_engines_r2d3_has_other_keys() -> None:
+    learn = dict(lambda1=1.0, lambda2=1, lambda3=1e-5, lambda_one_step_td=1, margin_function=0.8, per_train_iter_k=0)
+    policy = dict(learn_unroll_len=40, burnin_step=2, learn=learn, collect=dict(n_sample=32, pho=1 / 8))
+    cfg = compile_config((dict(env=dict(env_id="CartPole-v1"), policy=policy), dict(policy=dict(type="r2d3"))))
+    buffer = cfg.policy.other.replay_buffer
+    assert (buffer.type, buffer.ratio) == ("demonstration_sequences", 0.125)
+    assert (cfg.policy.learn.weight_decay, cfg.policy.learn.lambda_one_step_td) == (1e-5, 1)
+
+
 def her_pair(**her: Any) -> Any:
     """Return the values of DI-engine's bitflip_her_dqn_config.py."""
     policy = dict(

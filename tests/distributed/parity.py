@@ -270,7 +270,8 @@ def replay_everything(cfg: EasyDict, samples: dict[str, Any], num_envs: int) -> 
         obs = obs[:, :, 0] if isinstance(batch["obs"], dict) and "agent_state" in batch["obs"] else obs
         batch["weight"] = obs[(0,) * (obs.ndim - 2)].sum(-1).sigmoid()
     if "margin_function" in cfg.policy.learn:
-        batch["is_expert"] = seen(batch["obs"]).sum(-1) > 0
+        obs = seen(batch["obs"])
+        batch["is_expert"] = (obs if obs.ndim == 2 else obs[0]).sum(-1) > 0  # of a sequence, by its first row
     return batch
 
 

@@ -59,8 +59,8 @@ class DQFDPolicy(DQNPolicy):
         error_B = self._target(batch) - q_B
         error_1_B = self._target(self._first_step(batch)) - q_B
         expert_B = batch["is_expert"] if "is_expert" in batch else torch.zeros_like(batch["done"])
-        margin_B = self._margin(q_BA, action_B) * expert_B
         learn = self._cfg.learn
+        margin_B = expert_margin(q_BA, action_B, learn.margin_function) * expert_B
         sum_B = error_1_B.square() + learn.lambda1 * error_B.square() + learn.lambda2 * margin_B
         priority_B = error_1_B.abs() + learn.lambda1 * error_B.abs() + learn.lambda2 * margin_B
         best_B = (q_BA.argmax(-1) == action_B) & expert_B
@@ -92,7 +92,8 @@ class DQFDPolicy(DQNPolicy):
         first = {key: batch[f"{key}_1"] for key in ("reward", "done", "next_obs")}
         return {**first, "value_gamma": gamma, "noise": noise}
 
-    def _margin(self, q_BA: Tensor, action_B: Tensor) -> Tensor:
-        """Return J `[B]`."""
-        others_BA = torch.ones_like(q_BA).scatter(-1, action_B.unsqueeze(-1), 0.0)
-        return (q_BA + self._cfg.learn.margin_function * others_BA).amax(-1) - pick(q_BA, action_B)
+
+def expert_margin(q_XA: Tensor, action_X: Tensor, margin: float) -> Tensor:
+    """Return J `[...]`: by how much a demonstrated action's value does not exceed all others by the margin."""
+    others_XA = torch.ones_like(q_XA).scatter(-1, action_X.unsqueeze(-1), 0.0)
+    return (q_XA + margin * others_XA).amax(-1) - pick(q_XA, action_X)

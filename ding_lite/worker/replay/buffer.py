@@ -258,7 +258,8 @@ def create_ring_and_view(
         unroll_len: number of steps of a sequence to learn from; None: samples are transitions.
         burnin_step: number of steps before these; they only bring the recurrent state up to date.
         next_obs: whether batches of transitions contain `next_obs`.
-        one_step: whether they also contain what the first step alone has led to, see `TransitionView`.
+        one_step: whether they also contain what the first step alone has led to, see `TransitionView`; of sequences,
+            what each step has.
         num_actors: number of actors whose blocks are stored, see `ActorRings`; 0: a collector's are.
     """
     create: Any = Ring
@@ -272,7 +273,7 @@ def create_ring_and_view(
         return ring, TransitionView(nstep, gamma, device, next_obs, one_step)
     from ding_lite.worker.replay.sequence import SequenceView  # noqa: PLC0415
 
-    view = SequenceView(unroll_len, burnin_step, nstep, gamma, device)
+    view = SequenceView(unroll_len, burnin_step, nstep, gamma, device, one_step)
     # Extra rows: one for the observation after the newest row, and those of a sample that exceed its unroll_len.
     num_rows = replay_buffer_size * unroll_len // total + view.span - unroll_len + max(frame_stack, 1)
     return create(num_rows, num_envs, frame_stack, device, keeps_last=True), view

@@ -35,6 +35,8 @@ class SequenceView:
     The n-step targets are `reward + value_gamma * ~done * next_value.gather(0, last_step)`. `next_value` `[T, B]` holds
     the values of `obs[1:]` and `last_obs`; at the places `final_index`, the values of `final_obs` replace them.
 
+    * `reward_1`, `done_1` `[L, B]`, with `one_step`: those of the row itself.
+
     If the policy stores a column `discount`, it has the discount of each environment, which replaces `gamma`.
 
     The arguments are those of `create_ring_and_view`.
@@ -49,7 +51,9 @@ class SequenceView:
         nstep: int = 1,
         gamma: float = 0.99,
         device: torch.device | str = "cpu",
+        one_step: bool = False,
     ) -> None:
+        self._one_step = one_step
         self.span, self._length, self._nstep = burnin_step + unroll_len + nstep - 1, burnin_step + unroll_len, nstep
         self._step_T1 = torch.arange(self.span, device=device)[:, None]
         self._gamma, self._discount_K = gamma, discounts(float(gamma), nstep, device)
@@ -68,6 +72,8 @@ class SequenceView:
         final_index = bootstraps[:-1].flatten().nonzero().squeeze(1)
         if len(final_index):
             batch["final_index"], batch["final_obs"] = final_index, ring.successors(place_M[final_index])
+        if self._one_step:
+            batch |= {f"{key}_1": batch[key][: self._length] for key in ("reward", "done")}
         return batch | self._sum_rewards(batch)
 
     def _sum_rewards(self, batch: Batch) -> dict[str, Tensor]:

@@ -10,7 +10,8 @@ from easydict import EasyDict
 minigrid_ngu_config = EasyDict(
     exp_name="minigrid_ngu_seed0",
     env=dict(
-        env_id="MiniGrid-MultiRoom-N4-S5-v0",
+        env_id="MiniGrid-MultiRoom-N2-S4-v0",
+        kwargs=dict(minNumRooms=3, maxNumRooms=3, maxRoomSize=4),
         onehot_obs=True,
         collector_env_num=16,
         evaluator_env_num=8,
@@ -32,9 +33,9 @@ minigrid_ngu_config = EasyDict(
         unroll_len=20,
         burnin_step=10,
         model=dict(encoder_hidden_size_list=[64, 64], lstm_type="pytorch"),
-        learn=dict(update_per_collect=4, batch_size=32, learning_rate=0.0005, target_theta=0.005),
+        learn=dict(update_per_collect=8, batch_size=32, learning_rate=0.0005, target_theta=0.005),
         eval=dict(evaluator=dict(eval_freq=500)),
-        other=dict(replay_buffer=dict(replay_buffer_size=10000)),
+        other=dict(replay_buffer=dict(replay_buffer_size=5000)),
     ),
 )
 main_config = minigrid_ngu_config
