@@ -403,6 +403,7 @@ ALGORITHMS = {
         toy=f"learn.tau=0.9 learn.beta=30.0 learn.target_theta=0.05 learn.learning_rate_value=3e-3 {RATES}",
         within="",
     ),
+    "bco": Algorithm(comparable=None),
     "dqfd": Algorithm(cases=(f"nstep=3 {PRIORITY}", "noisy_net=True")),
     "r2d3": Algorithm(short=SEQUENCES, cases=("learn.lambda2=1.0 learn.lambda_one_step_td=1.0",)),
     "awac": Algorithm(cases=("", PRIORITY), small=""),

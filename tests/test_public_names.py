@@ -21,7 +21,7 @@ NAMES = {
     "ding_lite": "__version__ load train",
     "ding_lite.entry": """
         Callback LaunchError League RolloutDataset collect_demo_data evaluate_checkpoint find_pipeline launch
-        serial_pipeline serial_pipeline_bc serial_pipeline_offline serial_pipeline_onpolicy
+        serial_pipeline serial_pipeline_bc serial_pipeline_bco serial_pipeline_offline serial_pipeline_onpolicy
         serial_pipeline_reward_model_offpolicy
         serial_pipeline_ngu serial_pipeline_r2d3 serial_pipeline_onpolicy_ppg
         serial_pipeline_gail serial_pipeline_reward_model_onpolicy serial_pipeline_rpc serial_pipeline_dqfd
@@ -32,7 +32,7 @@ NAMES = {
         ENV_DEFAULTS EnvError EnvSpec EpisodeMonitor LastStep check_env create_vector_env derive_seeds make_gymnasium
     """,
     "ding_lite.model": """
-        ACER ActorCritic BC BCQ BDQ C51DQN COMA ContinuousBC ContinuousQAC ConvEncoder DQN DRQN DecisionTransformer
+        ACER ActorCritic BC BCO BCQ BDQ C51DQN COMA ContinuousBC ContinuousQAC ConvEncoder DQN DRQN DecisionTransformer
         DiscreteBC DiscreteHead
         DiscreteMAQAC DiscreteQAC DistributionHead DuelingHead EDAC FCEncoder FQF FractionHead GTrXL HAVAC HybridQAC
         IMPALAConvEncoder

@@ -26,6 +26,7 @@ from ding_lite.di_engine.keys import (
 from ding_lite.di_engine.variants import (
     NGU_SECTIONS,
     choose_variant,
+    read_bco,
     read_imitation,
     read_ngu,
     translate_d4rl,
@@ -75,6 +76,7 @@ def translate_types(
     texts = apply_overrides(user, overrides)
     translate_d4rl(user, notes)
     choose_variant(user, notes)
+    read_bco(user, notes)
     translate_her(user, notes)
     translate_dreamer(user, notes)
     read_imitation(user, texts, notes)

@@ -29,6 +29,15 @@ RECURRENT_POLICIES = {"sac": "recurrent_sac", "td3": "recurrent_td3"}
 DEMONSTRATIONS = {"dqfd": "demonstrations", "r2d3": "demonstration_sequences"}
 # Keys of DI-engine's classes of these policies, and their names here; of several values the first counts. Empty: none.
 POLICY_KEYS = {
+    "bco": {
+        "bco.learn.idm_learning_rate": "policy.learn.idm_learning_rate",
+        "bco.model.idm_encoder_hidden_size_list": "policy.model.idm_hidden_size_list",
+        "policy.collect.data_path": f"{BUFFER}.data_path",
+    }
+    | dict.fromkeys(expand(
+        "bco policy.collect.{n_episode,model_path,noise,noise_range,noise_sigma} "
+        "policy.learn.{train_epoch,lr_decay,tanh_mask} policy.model.dueling"
+    ), ""),
     "coma": {
         "policy.model.obs_shape.global_state": "policy.model.global_obs_shape",
         "policy.model.obs_shape.agent_state": "policy.model.obs_shape",
@@ -181,6 +190,16 @@ def choose_variant(user: dict[str, Any], notes: list[str]) -> None:
         return
     set_key(user, "policy.type", variant)
     notes.append(f"policy.type '{name}' with {option} is '{variant}' here.")
+
+
+def read_bco(user: dict[str, Any], notes: list[str]) -> None:
+    """Replace a clone that has DI-engine's section `bco` by the policy `bco`."""
+    if get_key(user, "bco") is None or get_key(user, "policy.type") != "bc":
+        return
+    set_key(user, "policy.type", "bco")
+    set_key(user, f"{BUFFER}.type", "observations")
+    notes.append("policy.type 'bc' with the section 'bco' is 'bco' here.")
+    _move_keys(user, "bco", notes)
 
 
 def _move_keys(user: dict[str, Any], policy_type: str, notes: list[str]) -> None:

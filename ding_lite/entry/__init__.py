@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ding_lite.observers.serial_entry_rpc import serial_pipeline_rpc as serial_pipeline_rpc
     from ding_lite.offline.demo_data import collect_demo_data as collect_demo_data
     from ding_lite.offline.serial_entry_offline import serial_pipeline_bc as serial_pipeline_bc
+    from ding_lite.offline.serial_entry_offline import serial_pipeline_bco as serial_pipeline_bco
     from ding_lite.offline.serial_entry_offline import serial_pipeline_dqfd as serial_pipeline_dqfd
     from ding_lite.offline.serial_entry_offline import serial_pipeline_offline as serial_pipeline_offline
     from ding_lite.offline.serial_entry_offline import serial_pipeline_r2d3 as serial_pipeline_r2d3

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from ding_lite.offline.model.bc import BC as BC
     from ding_lite.offline.model.bc import ContinuousBC as ContinuousBC
     from ding_lite.offline.model.bc import DiscreteBC as DiscreteBC
+    from ding_lite.offline.model.bco import BCO as BCO
     from ding_lite.offline.model.bcq import BCQ as BCQ
     from ding_lite.offline.model.decision_transformer import DecisionTransformer as DecisionTransformer
     from ding_lite.world_model.model.dreamer import Dreamer as Dreamer

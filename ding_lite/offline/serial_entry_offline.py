@@ -175,6 +175,30 @@ def serial_pipeline_r2d3(
     )
 
 
+def serial_pipeline_bco(
+    input_cfg: str | tuple[dict[str, Any], dict[str, Any]],
+    expert: str | tuple[dict[str, Any], dict[str, Any]] | None = None,
+    seed: int | None = None,
+    env_setting: Sequence[Any] | None = None,
+    model: nn.Module | None = None,
+    expert_model: nn.Module | None = None,
+    max_train_iter: int = int(1e10),
+    max_env_step: int = int(1e10),
+    *,
+    overrides: Sequence[str] = (),
+    callbacks: Sequence[Callback] = (),
+) -> Policy:
+    """Train with `serial_pipeline`, the policy 'bco' and the replay buffer 'observations', see `BCOPolicy`.
+
+    The arguments, among them `expert`, are those of `serial_pipeline_sqil`.
+    """
+    path = record_expert(input_cfg, expert, seed, env_setting, expert_model)
+    given = [*overrides, *with_buffer({"type": "observations", "data_path": path})]
+    return serial_pipeline(
+        input_cfg, seed, env_setting, model, max_train_iter, max_env_step, overrides=given, callbacks=callbacks
+    )
+
+
 def record_expert(
     input_cfg: str | tuple[dict[str, Any], dict[str, Any]],
     expert: str | tuple[dict[str, Any], dict[str, Any]] | None,

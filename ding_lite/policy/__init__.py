@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ding_lite.multi_agent.policy.wqmix import WQMIXPolicy as WQMIXPolicy
     from ding_lite.offline.policy.awac import AWACPolicy as AWACPolicy
     from ding_lite.offline.policy.bc import BCPolicy as BCPolicy
+    from ding_lite.offline.policy.bco import BCOPolicy as BCOPolicy
     from ding_lite.offline.policy.bcq import BCQPolicy as BCQPolicy
     from ding_lite.offline.policy.cql import CQLPolicy as CQLPolicy
     from ding_lite.offline.policy.discrete_cql import DiscreteCQLPolicy as DiscreteCQLPolicy

@@ -37,6 +37,9 @@ PIPELINES = {
     "serial_pipeline_r2d3": Pipeline(
         "offline.serial_entry_offline", "serial_r2d3", "from a replay buffer and demonstrations"
     ),
+    "serial_pipeline_bco": Pipeline(
+        "offline.serial_entry_offline", "serial_bco", "from a replay buffer and an expert's observations"
+    ),
     "serial_pipeline_gail": Pipeline(
         "imitation.serial_entry_gail", "serial_gail", "from a replay buffer and an expert's data", ("reward_model",)
     ),

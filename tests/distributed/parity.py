@@ -52,7 +52,16 @@ EVEN = {1: [range(6)], 2: [range(3), range(3, 6)], 3: [range(2), range(2, 4), ra
 UNEVEN = {1: [range(6)], 2: [range(4), range(4, 6)], 3: [range(3), range(3, 5), range(5, 6)]}
 WAYS = {1: "flat", 2: "ddp", 3: "flat"}  # to average gradients, by the number of ranks
 PHASES = {2: 0, 3: 1, 1: 2}  # by the number of ranks
-NETWORKS = ("value", "critic", "actor", "actors", "dis", "cont")  # parts of models that have an optimizer each
+NETWORKS = (
+    "value",
+    "critic",
+    "actor",
+    "actors",
+    "dis",
+    "cont",
+    "policy",
+    "idm",
+)  # parts of models that have an optimizer each
 
 
 def kinds_of(policy_cls: type[Policy]) -> list[str]:

@@ -35,6 +35,7 @@ COPIED = [name for name in OURS if "target_update_freq" in DEFAULTS[name].learn]
 MAIN_LOSSES = ("total_loss", "critic_loss", "q_loss", "dis_loss")  # those that importance weights enter
 # Figures of options, of kinds of actions, and one of a collect.
 OPTIONAL = {"kl", "kl_div", "explained_variance", "clipped_share", "accuracy", "action_error"}
+OPTIONAL |= {"idm_accuracy", "idm_action_error"}
 OPTIONAL |= {"alpha_loss", "alpha_grad_norm", "lagrange", "lagrange_loss", "lagrange_grad_norm"}
 Played = tuple[EasyDict, dict[str, Any]]
 

@@ -15,7 +15,7 @@ error.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import gymnasium
 import torch
@@ -26,7 +26,7 @@ from ding_lite.model.masks import find_mask
 from ding_lite.policy.base import Policy
 from ding_lite.policy.common_keys import IMITATION_KEYS, LEARNING_RATE_KEYS
 from ding_lite.rl_utils.distribution import Logit, log_prob, mode
-from ding_lite.torch_utils.data import Batch, Figures
+from ding_lite.torch_utils.data import Batch, Figures, Output
 from ding_lite.utils.key import Key
 from ding_lite.utils.registry import POLICY_REGISTRY, ConfigError
 
@@ -54,10 +54,10 @@ class BCPolicy(Policy):
         ),
     )
     model_type = "bc"
-    learns_from = "dataset"
+    learns_from: ClassVar[Literal["replay", "collect", "dataset"]] = "dataset"
     action_spaces = (gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete, gymnasium.spaces.Box)
-    required_columns = ("obs", "action")
-    logged_figures = ("accuracy", "action_error")
+    required_columns: ClassVar[tuple[str, ...]] = ("obs", "action")
+    logged_figures: ClassVar[tuple[str, ...]] = ("accuracy", "action_error")
 
     def _create_model(self) -> nn.Module:
         space = self._cfg.model.get("action_space", "discrete")
@@ -76,10 +76,13 @@ class BCPolicy(Policy):
         Raises:
             ValueError: the shape of the batch's actions is not that of the model's.
         """
-        output, action = self._run(self._model, batch["obs"]), batch["action"]
+        return self._imitation(self._run(self._model, batch["obs"]), batch["obs"], batch["action"])
+
+    def _imitation(self, output: Output, obs: Any, action: Tensor) -> tuple[Tensor, Figures]:
+        """Return the loss of what a model has returned for observations, see `_loss`, and detached figures."""
         if "logit" in output:
             smoothing = LABEL_SMOOTHING if self._cfg.learn.ce_label_smooth else 0.0
-            loss = _cross_entropy(output["logit"], action, smoothing, find_mask(batch["obs"]) is not None)
+            loss = _cross_entropy(output["logit"], action, smoothing, find_mask(obs) is not None)
             likely: Any = mode(output["logit"])
             return loss, {"accuracy": (likely == action).to(loss.dtype)}
         mu, action = output["action"], self._to_device(action)
