@@ -22,6 +22,7 @@ PIPELINES = {
     "serial_pipeline": "from replay",
     "serial_pipeline_onpolicy": "on-policy",
     "serial_pipeline_offline": "offline",
+    **dict.fromkeys(("serial_pipeline_dyna", "serial_pipeline_dream"), "from replay, with a world model"),
 }
 NOTES = {"actors": ", one for each agent", "vae": ", a network with `encoder` and `decoder`"}  # on attributes of models
 
@@ -51,7 +52,7 @@ class Page(NamedTuple):
     @property
     def masks(self) -> bool:
         """Whether the policy obeys masks."""
-        return "discrete" in self.actions
+        return "discrete" in self.actions and "world model" not in self.pipeline
 
 
 def read_page(path: Path) -> Page:

@@ -33,6 +33,7 @@ COVERED = {
     "run/test_serial_entry.py": ["run/experiment.py"],
     "run/test_resume.py": ["run/keeper.py"],
     "reward_model/test_base.py": ["run/learning_part.py"],
+    "world_model/test_mbpo.py": ["world_model/base.py"],
     "sweep/test_driver.py": ["sweep/plan.py"],
     "actors/test_actors.py": ["actors/actor_process.py"],
     "envs/test_subprocess_env.py": ["envs/worker_process.py"],

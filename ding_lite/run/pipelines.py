@@ -43,6 +43,9 @@ PIPELINES = {
     "serial_pipeline_gail": Pipeline(
         "imitation.serial_entry_gail", "serial_gail", "from a replay buffer and an expert's data", ("reward_model",)
     ),
+    "serial_pipeline_dyna": Pipeline(
+        "world_model.serial_entry_mbrl", "dyna", "from a replay buffer and imagined steps", ("world_model",)
+    ),
 }
 # Names for the option `-m`, with those of DI-engine that are other ones.
 MODES = {pipeline.mode: name for name, pipeline in PIPELINES.items()} | {
@@ -118,6 +121,11 @@ def refuse_options(cfg: Mapping[str, Any], what: str, reason: str) -> None:
     for key in ("norm_obs", "norm_reward"):
         if cfg["env"][key]["use_norm"]:
             raise ConfigError(f"env.{key}=True does not work with {what}: {reason}. Set env.{key}=False.")
+    refuse_actors(cfg, what)
+
+
+def refuse_actors(cfg: Mapping[str, Any], what: str) -> None:
+    """Raise `ConfigError` if the config has actors, with which `what` does not work."""
     if cfg["policy"]["collect"]["actors"]:
         raise ConfigError(
             f"policy.collect.actors={cfg['policy']['collect']['actors']} does not work with {what}, only with "

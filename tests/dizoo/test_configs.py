@@ -48,6 +48,7 @@ def test_it_compiles_fits_its_environment_and_says_what_it_learns(path: Path) ->
     assert 'if __name__ == "__main__":' in text
     of_its_class = PIPELINE_OF[POLICY_REGISTRY.find(cfg.policy.type).learns_from]
     pipeline = "serial_pipeline_rpc" if "_rpc_" in path.name else of_its_class
+    pipeline = "serial_pipeline_(dyna|dream)" if "world_model" in cfg else pipeline
     assert re.search(rf"\b{pipeline}\(.*, create_config\), seed=0", text)
     if path.name not in PUBLISHED:
         assert repeated_defaults(pair, text) == []

@@ -39,6 +39,11 @@ class PendulumEnv(gymnasium.Wrapper):
         return PendulumTorch.from_config(cfg_env, num_envs, device)
 
 
+@ENV_REGISTRY.register("mbpendulum")
+class MBPendulumEnv(PendulumEnv):
+    """`PendulumEnv` under the name that DI-engine has for world models; no state is terminal."""
+
+
 class Parts(gymnasium.ObservationWrapper[Any, Any, Any]):
     """Pendulum that shows a dict of the `angle`, as its cosine and sine, and of its `velocity`, in rad/s."""
 
