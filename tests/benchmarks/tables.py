@@ -38,6 +38,7 @@ GOALS = {  # the return at which a task counts as solved here
     "HalfCheetah-v5": 4000,
     "InvertedPendulum-v5": 1000,
     "Memory-v0": 0.99,
+    "MiniGrid-Empty-5x5-v0": 0.95,
     "MiniGrid-MultiRoom-N4-S5-v0": 0.7,
     "CartPole-v1, no velocity": 475,
     "Pendulum-v1, no velocity": -250,
