@@ -149,7 +149,7 @@ ALGORITHMS = {
         ),
         masked=True,
     ),
-    "ngu": Algorithm(short=SEQUENCES + " num_policies=2", masked=True, comparable=None),
+    "ngu": Algorithm(short=SEQUENCES + " num_policies=2", cases=("", "num_policies=1"), masked=True, comparable=None),
     "acer": Algorithm(
         short="unroll_len=4",
         cases=("learn.c_clip_ratio=0.9 learn.trust_region_value=0.1", "learn.trust_region=False"),

@@ -54,3 +54,13 @@ def test_values_that_are_not_finite_are_not_remembered(bad: float) -> None:
     stat.update(tensor([1.0, 3.0]))
     stat.update(tensor([bad, 2.0, 2.0]))
     assert (stat.mean.item(), stat.var.item(), stat.count.item()) == (2.0, 1.0, 2.0)
+
+
+def test_statistics_with_a_window_forget_by_hand() -> None:
+    stat = RunningMeanStd(window=2)
+    for values in ([1.0, 3.0], [5.0, 5.0]):
+        stat.update(torch.tensor(values))
+    assert (stat.mean.item(), stat.var.item()) == (3.5, 2.75)  # of 1, 3, 5, 5
+    stat.update(torch.tensor([9.0, 9.0]))
+    # two values of mean 3.5 and variance 2.75, and two of 9: 6.25, and (2 * 2.75 + 4 * 2.75^2) / 4
+    assert (stat.mean.item(), stat.var.item(), stat.count.item()) == (6.25, 8.9375, 6.0)
