@@ -276,8 +276,8 @@ def read_imitation(user: dict[str, Any], overridden: Container[str], notes: list
 
 def read_ngu(user: dict[str, Any], notes: list[str]) -> None:
     """Replace the two sections of DI-engine's `ngu` by one reward model, and the keys of its class and model."""
-    sections = [pop_key(user, name) for name in NGU_SECTIONS]
-    if not all(isinstance(section, dict) for section in sections):
+    sections = [section for name in NGU_SECTIONS if isinstance(section := pop_key(user, name), dict)]
+    if not sections:
         return
     merged = {key: value for section in sections for key, value in section.items() if key not in NGU_KEYS}
     rescale, weight = (merged.pop(f"last_nonzero_reward_{key}", None) for key in ("rescale", "weight"))

@@ -74,7 +74,7 @@ class DemonstrationSequenceBuffer(PrioritizedReplayBuffer):
         unroll_len: int | None = None,
         **options: Any,
     ) -> None:
-        check_options(data_path, options.get("gamma", 0.99), ratio, alpha, None)
+        check_options(data_path, gamma=1.0, ratio=ratio, alpha=alpha, unroll_len=None)  # gamma is that of each draw
         if unroll_len is None:
             raise ConfigError(
                 "policy.other.replay_buffer.type='demonstration_sequences' is for policies with unroll_len: set "
