@@ -27,10 +27,11 @@ from ding_lite.utils.registry import (
     BUFFER_REGISTRY,
     ENCODER_REGISTRY,
     ENV_REGISTRY,
+    LEARNING_PARTS,
     MODEL_REGISTRY,
     POLICY_REGISTRY,
-    REWARD_MODEL_REGISTRY,
 )
+from ding_lite.world_model import WorldModel
 
 PAGE = Path(__file__).with_name("config.md")
 INTRO = """# Configuration reference
@@ -59,6 +60,8 @@ What to build; each part is a dict with a `type`.
 | `policy.import_names` | modules that register the policy or its model |
 | `reward_model.type` | registered reward model; left out, rewards are learned from as they are |
 | `reward_model.import_names` | modules that register it |
+| `world_model.type` | registered world model, for `serial_pipeline_dyna` and `_dream` |
+| `world_model.import_names` | modules that register it |
 | `replay_buffer.type` | registered replay buffer; left out, the one that `policy.priority` asks for |
 """
 # Environments that are listed too.
@@ -182,11 +185,12 @@ def make_page() -> str:
         page += _table(f"`policy.model.encoder` of type `{name}`", options, f"{schema.ENCODER}.")
     for name, cls in own(BUFFER_REGISTRY):
         page += _table(f"Replay buffer of type `{name}`", class_entries(cls), f"{schema.BUFFER}.")
-    page += _table("`reward_model`, whatever its type", class_entries(RewardModel), "reward_model.")
-    for name, cls in own(REWARD_MODEL_REGISTRY):
-        owners = cls.__mro__[: cls.__mro__.index(RewardModel)]
-        entries = {entry.key: entry for owner in reversed(owners) for entry in class_entries(owner)}
-        page += _table(f"`reward_model` of type `{name}`", list(entries.values()), "reward_model.")
+    for part, base in (("reward_model", RewardModel), ("world_model", WorldModel)):
+        page += _table(f"`{part}`, whatever its type", class_entries(base), f"{part}.")
+        for name, cls in own(LEARNING_PARTS[part]):
+            owners = cls.__mro__[: cls.__mro__.index(base)]
+            entries = {entry.key: entry for owner in reversed(owners) for entry in class_entries(owner)}
+            page += _table(f"`{part}` of type `{name}`", list(entries.values()), f"{part}.")
     page += "\n## Keys of DI-engine\n\nMoved to another name, with a note:\n\n| key | here |\n|---|---|\n"
     page += "".join(f"| `{old}` | `{new}` |\n" for old, new in RENAMED_KEYS.items())
     page += "\nAccepted with a note, and without effect:\n\n| key | only as | because |\n|---|---|---|\n"

@@ -167,6 +167,15 @@ ALGORITHMS = {
         scheduled=("learn.alpha 0.25 0.75 learn.auto_alpha=False learn.log_space=False",),
         small="learn.init_w=0.25",
     ),
+    "mbsac": Algorithm(
+        cases=("", f"nstep=3 {PRIORITY} learn.lambda_=0.5"),
+        scheduled=("learn.alpha 0.25 0.75 learn.auto_alpha=False learn.log_space=False",),
+        variant_of="sac",
+    ),
+    "stevesac": Algorithm(
+        scheduled=("learn.alpha 0.25 0.75 learn.auto_alpha=False learn.log_space=False",),
+        variant_of="sac",
+    ),
     "redq": Algorithm(
         cases=("learn.actor_update_freq=2",),
         scheduled=("learn.alpha 0.25 0.75 learn.auto_alpha=False learn.actor_update_freq=1",),

@@ -23,7 +23,7 @@ NAMES = {
         Callback LaunchError League RolloutDataset collect_demo_data evaluate_checkpoint find_pipeline launch
         serial_pipeline serial_pipeline_bc serial_pipeline_bco serial_pipeline_offline serial_pipeline_onpolicy
         serial_pipeline_reward_model_offpolicy
-        serial_pipeline_ngu serial_pipeline_r2d3 serial_pipeline_onpolicy_ppg serial_pipeline_dyna
+        serial_pipeline_ngu serial_pipeline_r2d3 serial_pipeline_onpolicy_ppg serial_pipeline_dyna serial_pipeline_dream
         serial_pipeline_gail serial_pipeline_reward_model_onpolicy serial_pipeline_rpc serial_pipeline_dqfd
         serial_pipeline_dreamer
         serial_pipeline_preference_based_irl serial_pipeline_preference_based_irl_onpolicy serial_pipeline_sqil
@@ -41,7 +41,7 @@ NAMES = {
     """,
     "ding_lite.policy": "Policy create_policy",
     "ding_lite.reward_model": "IcmRewardModel NguRewardModel RewardModel RndRewardModel next_obs",
-    "ding_lite.world_model": "MBPOWorldModel WorldModel",
+    "ding_lite.world_model": "MBPOWorldModel MBSACPolicy STEVESACPolicy WorldModel",
     "ding_lite.rl_utils": """
         ArgmaxSampler HybridDeterminsticSampler HybridStochasticSampler MuSampler MultinomialSampler
         ReparameterizationSampler a2c_data a2c_error a2c_error_continuous a2c_loss acer_policy_error

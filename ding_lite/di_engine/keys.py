@@ -18,6 +18,7 @@ def expand(paths: str) -> list[str]:
 # Keys that have no effect, whatever their value, and the reason.
 _IGNORED = {
     "create_config.collector": "the policy chooses its collector",
+    "create_config.imagination_buffer": "a world model keeps what it imagines",
     "create_config.{commander,evaluator,learner}": "there is one learner, which also evaluates, and no commander",
     "env.{collector_batch_size,evaluator_batch_size,manager.wait_num}": "all environments step together",
     "env.exp_name": "exp_name sets it",
@@ -82,6 +83,11 @@ _IGNORED = {
     "policy.random_collect_size": "this policy does not start with random actions",
     "policy.recompute_adv": "this policy computes advantages once for each collect",
     "policy.transition_with_policy_data": "the policy decides what a transition contains",
+    "world_model.cuda": "policy.cuda sets it",
+    "world_model.eval_freq": "holdout errors are logged after each training",
+    "world_model.model.{action_size,reward_size,state_size}": "the environment determines it",
+    "world_model.other.imagination_buffer": "rollout_retain says how much is kept",
+    "policy.learn.ensemble_size": "world_model.model.ensemble_size sets it",
     "policy.logger wandb_logger": "tracker.type='wandb' records the figures in Weights & Biases",
 }
 # The same for keys of which only one value is accepted, or those of a tuple.
@@ -141,7 +147,7 @@ _RENAMED = {
     "policy.learn.aux_bc_weight": "policy.learn.beta_weight",
     "policy.learn.aux_train_epoch": "policy.learn.epochs_aux",
     "policy.learn.epoch_per_collect": "policy.learn.{actor,critic}_epoch_per_collect",
-    "policy.learn.grad_clip_value": "policy.learn.{clip_value,grad_norm}",
+    "policy.learn.grad_clip_value": "policy.learn.{clip_value,grad_clip,grad_norm}",
     "policy.learn.kappa": "policy.kappa",
     "policy.learn.optimizer": "policy.learn.optim",
     "policy.learn.target_theta": "policy.learn.target_update_theta",

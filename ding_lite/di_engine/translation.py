@@ -29,6 +29,7 @@ from ding_lite.di_engine.variants import (
     read_bco,
     read_imitation,
     read_ngu,
+    read_world_model,
     translate_d4rl,
     translate_her,
 )
@@ -81,6 +82,7 @@ def translate_types(
     translate_dreamer(user, notes)
     read_imitation(user, texts, notes)
     read_ngu(user, notes)
+    read_world_model(user, notes)
     import_modules(user)
     return user, texts, notes
 

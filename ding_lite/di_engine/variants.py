@@ -294,3 +294,19 @@ def read_ngu(user: dict[str, Any], notes: list[str]) -> None:
         "last action and reward, policy.model.collector_env_num is policy.num_policies, and policy.other.eps is "
         "ignored, as in DI-engine: epsilon is 0.4^(1 + 8 i / (N - 1))."
     )
+
+
+def read_world_model(user: dict[str, Any], notes: list[str]) -> None:
+    """Count evaluations of runs with a world model in learner iterations, and not in env steps as DI-engine's entries.
+
+    A config of DI-engine's has one of the keys that only its world models have.
+    """
+    known = ("world_model.cuda", "world_model.eval_freq", "world_model.model.state_size")
+    path = "policy.eval.evaluator.eval_freq"
+    every, updates = get_key(user, path), get_key(user, "policy.learn.update_per_collect")
+    if not any(get_key(user, key) is not None for key in known) or None in (every, updates):
+        return
+    keys = ("env.collector_env_num", "policy.collect.n_sample")
+    steps = max(get_key(user, key) or 1 for key in keys)  # env steps of a collect, which are at least one each
+    set_key(user, path, max(1, every * updates // steps))
+    notes.append(f"{path}={every} env steps are {get_key(user, path)} learner iterations here.")

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ding_lite.run.serial_entry import serial_pipeline as serial_pipeline
     from ding_lite.run.serial_entry import serial_pipeline_onpolicy as serial_pipeline_onpolicy
     from ding_lite.trained.agent import evaluate_checkpoint as evaluate_checkpoint
+    from ding_lite.world_model.serial_entry_mbrl import serial_pipeline_dream as serial_pipeline_dream
     from ding_lite.world_model.serial_entry_mbrl import serial_pipeline_dyna as serial_pipeline_dyna
 else:
     __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

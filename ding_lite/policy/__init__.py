@@ -67,5 +67,7 @@ if TYPE_CHECKING:
     from ding_lite.policy.value.sql import SQLPolicy as SQLPolicy
     from ding_lite.policy.value.sqn import SQNPolicy as SQNPolicy
     from ding_lite.world_model.policy.dreamer import DreamerPolicy as DreamerPolicy
+    from ding_lite.world_model.policy.mbsac import MBSACPolicy as MBSACPolicy
+    from ding_lite.world_model.policy.stevesac import STEVESACPolicy as STEVESACPolicy
 else:
     __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

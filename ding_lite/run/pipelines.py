@@ -46,6 +46,9 @@ PIPELINES = {
     "serial_pipeline_dyna": Pipeline(
         "world_model.serial_entry_mbrl", "dyna", "from a replay buffer and imagined steps", ("world_model",)
     ),
+    "serial_pipeline_dream": Pipeline(
+        "world_model.serial_entry_mbrl", "dream", "from a replay buffer, through a world model", ("world_model",)
+    ),
 }
 # Names for the option `-m`, with those of DI-engine that are other ones.
 MODES = {pipeline.mode: name for name, pipeline in PIPELINES.items()} | {

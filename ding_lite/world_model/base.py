@@ -20,7 +20,7 @@ class WorldModel(LearningPart):
     """Base of all world models. To write one, subclass it, register the class, and name it in `create_config`.
 
     A loop calls `train` after each collect. A subclass builds networks in `_init_networks`, see `LearningPart`, and
-    learns in `_learn`.
+    learns in `_learn`. A policy that has the attribute `world_model` gets it.
     """
 
     section = "world_model"
@@ -34,6 +34,8 @@ class WorldModel(LearningPart):
     def connect(self, setup: RunSetup, policy: Policy, replay: ReplayBuffer | None) -> None:
         assert replay is not None, "pipelines with a world model train policies that learn from replay"
         self._setup, self._policy, self._replay = setup, policy, replay
+        if hasattr(policy, "world_model"):
+            policy.world_model = self
 
     def train(self, envstep: int) -> bool:
         """Learn from replay if that is due after `envstep` env steps of all ranks; return whether it was.

@@ -8,8 +8,8 @@ Inputs are standardised, y is not. From states of replay the policy acts for k s
 rollout is predicted by one of the members with the smallest holdout errors, drawn anew. The policy learns from batches
 of real and imagined steps.
 
-Shapes: M steps of this rank, B samples, K minibatches, E members, L elites, P places (B rounded up to a multiple of L),
-I numbers of an input, O of an observation, A of an action, F of an output: the reward, then the change.
+Shapes: M steps of this rank, B samples, E members, L elites, I numbers of an input, O of an observation, A of an
+action, F of an output: the reward, then the change.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from ding_lite.run.pipelines import refuse_actors
 from ding_lite.run.setup import RunSetup
 from ding_lite.torch_utils.data import Batch, Figures
 from ding_lite.torch_utils.minibatch import rank_sizes
+from ding_lite.torch_utils.switches import frozen
 from ding_lite.utils.key import Key, with_option
 from ding_lite.utils.ranks.collectives import allreduce_data, get_rank, get_world_size
 from ding_lite.utils.ranks.heartbeat import heartbeat
@@ -52,6 +53,8 @@ class MBPOWorldModel(WorldModel):
 
     Attributes:
         mixed: yields the batches that the policy learns from.
+        horizon: k of now.
+        size: E.
     """
 
     config: ClassVar[dict[str, Any]] = dict(
@@ -115,6 +118,7 @@ class MBPOWorldModel(WorldModel):
         sizes = [num_inputs, *[model.hidden_size] * NUM_HIDDEN, 1 + size]
         self._network = Ensemble(model.ensemble_size, sizes, model.elite_size).to(self._device)
         self._optimizer = self._add_optimizer("network", self._network)
+        self.horizon, self.size = 0, int(model.ensemble_size)
         self._imagination = Imagination(self._cfg.other.rollout_retain)
         self._imagined_at = -1  # `_trained_at` when it last imagined
 
@@ -140,6 +144,10 @@ class MBPOWorldModel(WorldModel):
         return int(low + (high - low) * min(max(progress, 0.0), 1.0))
 
     # Learning.
+
+    def train(self, envstep: int) -> bool:
+        self.horizon = self.rollout_length(envstep)
+        return super().train(envstep)
 
     def encode_action(self, action: Tensor) -> Tensor:
         """Return what the networks get of actions `[..., *]` in the policy's units: `[..., A]`, within the bounds."""
@@ -213,7 +221,7 @@ class MBPOWorldModel(WorldModel):
             sizes: M of every rank.
         """
         number = min(max(1, round(sum(sizes) / self._cfg.model.batch_size)), min(sizes))
-        order_EM = torch.rand(self._cfg.model.ensemble_size, sizes[get_rank()]).argsort(1).to(self._device)
+        order_EM = torch.rand(self.size, sizes[get_rank()]).argsort(1).to(self._device)
         for k, index_EB in enumerate(order_EM.tensor_split(number, dim=1)):
             total = sum(len(share(size, k, number)) for size in sizes)
             self._optimizer.weight = index_EB.shape[1] * get_world_size() / total
@@ -232,8 +240,7 @@ class MBPOWorldModel(WorldModel):
     def _holdout_error(self, holdout: Batch) -> Tensor:
         """Return the mean squared error of each member, `[E]` float64, over the samples of all ranks."""
         pieces = zip(holdout["input"].split(AT_ONCE), holdout["target"].split(AT_ONCE), strict=True)
-        number = self._cfg.model.ensemble_size
-        errors = [(self._network(x.expand(number, *x.shape))[0] - y).square().mean(-1).sum(-1) for x, y in pieces]
+        errors = [(self._network(x.expand(self.size, *x.shape))[0] - y).square().mean(-1).sum(-1) for x, y in pieces]
         count = torch.tensor(float(len(holdout["input"])), device=self._device)
         total = allreduce_data({"error": torch.stack(errors).sum(0).double(), "count": count})
         error_E: Tensor = total["error"] / total["count"]
@@ -241,33 +248,34 @@ class MBPOWorldModel(WorldModel):
 
     # Imagining.
 
-    def draw_order(self, number: int) -> Tensor:
-        """Return a random order `[P]` that deals samples to the elites in equal parts, see `step`."""
-        num_elites = self._cfg.model.elite_size
-        return torch.randperm(-(-number // num_elites) * num_elites)
-
     def step(
-        self, obs_BO: Tensor, action_BA: Tensor, order_P: Tensor, noise_BF: Tensor | None = None
+        self, obs_BO: Tensor, action_BA: Tensor, draw_B: Tensor, noise_BF: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the rewards `[B]`, the next observations `[B, O]`, and whether these are terminal, bool `[B]`.
+
+        Gradients flow to observations and actions, and not to the networks.
 
         Args:
             obs_BO: the observations, not normalised.
             action_BA: the actions, see `encode_action`.
-            order_P: see `draw_order`; an elite computes only the samples that are dealt to it.
+            draw_B: numbers between 0 and 1 drawn at random. In their order, the samples are dealt to the elites in
+                equal parts, each of which computes only its own.
             noise_BF: standard normal numbers; None: the mean is predicted.
         """
-        elite_L, order_P = self._network.elites, order_P.to(self._device)
-        input_PI = F.pad(torch.cat([obs_BO, action_BA], -1), (0, 0, 0, len(order_P) - len(obs_BO)))
-        output = self._network(input_PI[order_P].unflatten(0, (len(elite_L), -1)), elite_L)
-        mean_BF, logvar_BF = (part.flatten(0, 1)[order_P.argsort()][: len(obs_BO)] for part in output)
+        elites, order_B = self._network.elites, draw_B.argsort()
+        more = -len(order_B) % len(elites)  # rows that fill up the last part
+        input_BI = F.pad(torch.cat([obs_BO, action_BA], -1)[order_B], (0, 0, 0, more))
+        with frozen(self._network):
+            output = self._network(input_BI.unflatten(0, (len(elites), -1)), elites)
+        mean_BF, logvar_BF = (part.flatten(0, 1)[order_B.argsort()] for part in output)
         if noise_BF is not None:
             mean_BF = mean_BF + noise_BF * (0.5 * logvar_BF).exp()
         return self._outcome(obs_BO, action_BA, mean_BF)
 
     def step_all(self, obs_EBO: Tensor, action_EBA: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return what `step` does, for each member with observations of its own: `[E, B, *]`, without noise."""
-        mean_EBF, _ = self._network(torch.cat([obs_EBO, action_EBA], -1))
+        with frozen(self._network):
+            mean_EBF, _ = self._network(torch.cat([obs_EBO, action_EBA], -1))
         return self._outcome(obs_EBO, action_EBA, mean_EBF)
 
     def _outcome(self, obs: Tensor, action: Tensor, output: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -302,8 +310,8 @@ class MBPOWorldModel(WorldModel):
             noise_BF = None
             if not self._cfg.model.deterministic_rollout:
                 noise_BF = torch.randn(len(obs_BO), 1 + obs_BO.shape[1]).to(self._device)
-            order_P = self.draw_order(len(obs_BO))
-            reward_B, next_BO, done_B = self.step(obs_BO, self.encode_action(action), order_P, noise_BF)
+            draw_B = torch.rand(len(obs_BO)).to(self._device)
+            reward_B, next_BO, done_B = self.step(obs_BO, self.encode_action(action), draw_B, noise_BF)
             row = {"obs": obs_BO, "action": action, "reward": reward_B, "next_obs": next_BO, "done": done_B}
             rows.append({key: column[alive_B] for key, column in row.items()})
             obs_BO, alive_B = next_BO, alive_B & ~done_B

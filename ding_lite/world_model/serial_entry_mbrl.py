@@ -45,6 +45,35 @@ def serial_pipeline_dyna(
     return experiment.policy
 
 
+def serial_pipeline_dream(
+    input_cfg: str | tuple[dict[str, Any], dict[str, Any]],
+    seed: int | None = None,
+    env_setting: Sequence[Any] | None = None,
+    model: nn.Module | None = None,
+    max_train_iter: int = int(1e10),
+    max_env_step: int = int(1e10),
+    *,
+    overrides: Sequence[str] = (),
+    callbacks: Sequence[Callback] = (),
+) -> Policy:
+    """Train a policy whose loss asks a world model what would follow, such as `mbsac`, on real steps.
+
+    The arguments, the return value and the errors are those of `serial_pipeline`.
+    """
+    limits = {"max_train_iter": max_train_iter, "max_env_step": max_env_step}
+    setup = _prepare("serial_pipeline_dream", input_cfg, seed, env_setting, model, overrides, limits)
+    process = policy_process(setup, get_rank(), "policy")
+    with process as policy, Experiment(setup, policy, callbacks=callbacks) as experiment:
+        replay, world_model = experiment.fill_replay_buffer(), experiment.learning_parts["world_model"]
+        while not experiment.finished():
+            if experiment.evaluate():
+                break
+            replay.push(experiment.collect())
+            world_model.train(experiment.collector.envstep)
+            experiment.learn(experiment.sample(replay), replay.update)
+    return experiment.policy
+
+
 def _prepare(
     pipeline: str, input_cfg: Any, seed: Any, env_setting: Any, model: Any, overrides: Any, limits: dict[str, int]
 ) -> RunSetup:

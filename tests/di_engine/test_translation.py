@@ -259,6 +259,9 @@ def test_key_without_meaning_is_accepted_with_a_note(path: Any) -> None:
     elif path.startswith("reward_model."):
         main, create = pair(nested(path, value))
         cfg = compile_config((main, {**create, "reward_model": dict(type="icm")}))
+    elif path.startswith("world_model."):
+        create = dict(policy=dict(type="sac"), world_model=dict(type="mbpo"))
+        cfg = compile_config((nested(path, value), create))
     else:
         cfg = compile_config(pair(nested(path, value)))
     assert cfg.notes == [f"{path} is ignored: {reason}."]
@@ -321,6 +324,14 @@ CONVERSIONS: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], lis
      [f"policy.priority is ignored: {IGNORED_KEYS['policy.priority'][1]}."]),
     ("dqn", learn(alpha=0.1), {}, {"policy.learn.alpha": "absent"},
      [f"policy.learn.alpha is ignored: {IGNORED_KEYS['policy.learn.alpha'][1]}."]),
+    # 500 env steps, with 20 updates for each 10 of them, which ten environments play together
+    ("sac", dict(env=dict(collector_env_num=10), world_model=dict(eval_freq=250),
+                 policy=dict(learn=dict(update_per_collect=20), collect=dict(n_sample=1),
+                             eval=dict(evaluator=dict(eval_freq=500)))),
+     dict(world_model=dict(type="mbpo")), {"policy.eval.evaluator.eval_freq": 1000},
+     ["policy.eval.evaluator.eval_freq=500 env steps are 1000 learner iterations here.",
+      f"world_model.eval_freq is ignored: {IGNORED_KEYS['world_model.eval_freq'][1]}.",
+      "policy.collect.n_sample=1 is 10 here: 10 environments step together."]),
     ("ppo", dict(policy=dict(model=dict(impala_cnn_encoder=False))), {}, {"policy.model": {}},
      ["policy.model.impala_cnn_encoder is policy.model.encoder=None here."]),
 ]  # fmt: skip

@@ -19,7 +19,7 @@ from ding_lite.config.schema import Schema, config_schema
 from ding_lite.policy import DQNPolicy, Policy
 from ding_lite.policy.sequences import RecurrentPolicy
 from ding_lite.utils.key import METHODS, SECTION
-from ding_lite.utils.registry import POLICY_REGISTRY
+from ding_lite.utils.registry import LEARNING_PARTS, POLICY_REGISTRY
 from tests.policy.helpers import OURS
 
 ONLY_OF_COLLECTS = ("batches", "_batches")  # not called if `learns_from` is another source
@@ -154,7 +154,7 @@ def find_reads(cls: type[Policy]) -> set[Read]:
         reader = Reader(cls, function)
         reads |= reader.reads
         todo |= reader.calls
-    return {read for read in reads if not read.path.startswith("reward_model")}
+    return {read for read in reads if not read.path.startswith(tuple(LEARNING_PARTS))}
 
 
 def is_known(path: str, keys: Schema) -> bool:

@@ -1,1 +1,1 @@
-"""Policies that learn a model of the environment."""
+"""Policies that learn from what a world model predicts."""
