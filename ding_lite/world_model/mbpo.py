@@ -314,7 +314,8 @@ class MBPOWorldModel(WorldModel):
             reward_B, next_BO, done_B = self.step(obs_BO, self.encode_action(action), draw_B, noise_BF)
             row = {"obs": obs_BO, "action": action, "reward": reward_B, "next_obs": next_BO, "done": done_B}
             rows.append({key: column[alive_B] for key, column in row.items()})
-            obs_BO, alive_B = next_BO, alive_B & ~done_B
+            alive_B = alive_B & ~done_B
+            obs_BO = torch.where(alive_B[:, None], next_BO, obs_BO)  # what goes on after an end may be any number
         policy._memory[True] = memory
         return {key: torch.cat([row[key] for row in rows]) for key in COLUMNS}
 

@@ -51,6 +51,22 @@ def test_a_rollout_ends_at_a_terminal_step_and_not_at_a_time_limit() -> None:
     assert (replayed["traj_flag"] & ~replayed["done"])[: model._replay.ring.places_in_use].any()  # time limits
 
 
+def test_what_follows_a_terminal_step_is_not_imagined_however_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second rollout ends at a state that is not finite, from which no network could go on."""
+    model, acted = constant(trained(), 0.0, 0.0, 0.0), list[Tensor]()
+    model._network.biases[-1].data[:, 0, 1] = torch.inf
+    act = model._policy.act
+
+    def watch(obs: Tensor, **kwargs: Any) -> Any:
+        acted.append(obs)
+        return act(obs, **kwargs)
+
+    monkeypatch.setattr(model._policy, "act", watch)
+    steps = model._rollouts(torch.tensor([[0.0, 3.0]]), 4, envstep=0)
+    assert steps["done"].tolist() == [True]
+    assert torch.stack(acted).isfinite().all()
+
+
 def test_each_step_is_predicted_by_an_elite_that_is_drawn_anew() -> None:
     model = constant(trained(), 1.0, 2.0, 3.0)
     model._network.elites.copy_(torch.tensor([2, 0]))

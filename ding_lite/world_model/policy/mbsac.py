@@ -102,8 +102,9 @@ class MBSACPolicy(SACPolicy):
         for noise_BD, member_B in zip(noise["actor"].unbind(1), noise["member"].unbind(1), strict=True):
             states.append((obs, *self._value(obs, noise_BD)))
             if len(states) < noise["actor"].shape[1]:
-                reward_B, obs, done_B = self.world_model.step(obs, states[-1][1], member_B)
+                reward_B, next_obs, done_B = self.world_model.step(obs, states[-1][1], member_B)
                 steps.append((reward_B, done_B))
+                obs = torch.where(done_B[:, None], obs, next_obs)  # what goes on after an end may be any number
         value_B = return_B = states[-1][3]
         found = list[Any]()
         for (state, action, entropy_B, own_B), (reward_B, done_B) in zip(states[-2::-1], steps[::-1], strict=True):

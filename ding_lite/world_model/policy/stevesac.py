@@ -47,7 +47,8 @@ class STEVESACPolicy(MBSACPolicy):
             returns.append(sum_EB + discount_EB * value_EB)
             entropies.append(entropy_EB)
             if j + 1 < len(noise_JEBD):
-                reward_EB, obs, done_EB = self.world_model.step_all(obs, action)
+                reward_EB, next_obs, done_EB = self.world_model.step_all(obs, action)
+                obs = torch.where(done_EB[..., None], obs, next_obs)
                 sum_EB = sum_EB + discount_EB * (reward_EB - entropy_EB)
                 discount_EB = discount_EB * self._cfg.discount_factor * ~done_EB
         target_B = mix_horizons(torch.stack(returns))
