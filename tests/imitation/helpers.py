@@ -48,6 +48,7 @@ def build(
     policy_action_space: Space[Any] | None = None,
     normalizer: Normalizer | None = None,
     multi_agent: bool = False,
+    obs_space: Space[Any] = OBS,
     **keys: Any,
 ) -> Any:
     """Return a reward model that has read its expert, as a run builds it."""
@@ -57,8 +58,8 @@ def build(
     policy.discount_factor, policy.type, policy.multi_gpu = discount_factor, "dqn", True
     env = EasyDict(act_scale=True, image_layout="")
     seen = policy_action_space or action_space
-    spec = EnvSpec(OBS, seen, 0, env_action_space=action_space)
-    model: Any = cls(own, policy, OBS, seen, torch.device("cpu"))
+    spec = EnvSpec(obs_space, seen, 0, env_action_space=action_space)
+    model: Any = cls(own, policy, obs_space, seen, torch.device("cpu"))
     cfg = EasyDict(policy=policy, env=env, reward_model=own)
     setup = RunSetup(cfg, DQNPolicy, spec, None, {}, (None, None), "", cfg)
     normalizer = normalizer or Normalizer(None, None)
