@@ -253,23 +253,35 @@ def _read_dt(user: dict[str, Any], notes: list[str]) -> None:
 
 
 def read_imitation(user: dict[str, Any], overridden: Container[str], notes: list[str]) -> None:
-    """Replace the keys of DI-engine's `gail` and `trex`, which some of its configs do not name: its entries do.
+    """Replace the keys of DI-engine's `guided_cost`, `drex`, `gail` and `trex`.
+
+    Some of its configs do not name the last two: its entries do.
 
     `overridden` are the keys that the user set beside the config.
     """
     section, data = get_key(user, "reward_model"), "reward_model.data_path"
+    if isinstance(section, dict) and section.get("type") == "guided_cost":
+        pop_key(user, "policy.collect.collector_logit")  # True: the probabilities of actions are always known
+        if (expert := pop_key(user, "policy.collect.model_path")) is not None and data not in overridden:
+            set_key(user, data, expert)
+            notes.append(f"policy.collect.model_path is {data} here, which is {expert!r}.")
     if not isinstance(section, dict) or "expert_model_path" not in section:
         return
     kind = section.get("type") or ("trex" if "min_snippet_length" in section else "gail")
-    if kind not in ("gail", "trex"):
+    if kind not in ("drex", "gail", "trex"):
         return
+    if kind == "drex":
+        set_key(user, "reward_model.expert_model_path", pop_key(user, "reward_model.bc_path") or "")
+        pop_key(user, "reward_model.bc_iterations")
+        if (episodes := pop_key(user, "reward_model.num_trajs_per_bin")) is not None:
+            set_key(user, "reward_model.expert_episodes", episodes)
     expert, recorded = pop_key(user, "reward_model.expert_model_path"), pop_key(user, data)
     set_key(user, "reward_model.type", kind)
     set_key(user, data, recorded if data in overridden else expert)
     notes.append(f"reward_model.expert_model_path is {data} here, which is {get_key(user, data)!r}.")
-    if kind == "trex":
+    if kind != "gail":
         dropped = [key for key in TREX_KEYS if pop_key(user, f"reward_model.{key}") is not None]
-        notes.append(f"reward_model.{{{','.join(dropped)}}} are ignored: all checkpoints of the run play.")
+        notes.append(f"reward_model.{{{','.join(dropped)}}} are ignored: the run says what plays.")
         if (epochs := pop_key(user, "reward_model.update_per_collect")) is not None:
             set_key(user, "reward_model.train_epoch", epochs)
 

@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from ding_lite.config import read_pair
 from ding_lite.envs.actions import ActionUnits
+from ding_lite.imitation.random_actions import RandomActions
 from ding_lite.offline.dataset import OfflineDataset, read_dataset
 from ding_lite.offline.demo_data import BEST, collect_demo_data
 from ding_lite.offline.files import DatasetError, write_columns
@@ -69,10 +71,11 @@ def read_expert(
     return held[0]
 
 
-def record_best(path: str, episodes: int) -> str:
+def record_best(path: str, episodes: int, noise: float | None = None) -> str:
     """Return the path of a data set: `path` itself, or the episodes of the run that it names, recorded if necessary.
 
-    The file is `ckpt_best_10_episodes.npz` in the run's directory. Whoever records it plays the episodes of seed 0.
+    With `noise`, this share of the actions is random, see `RandomActions`. The file is `ckpt_best_10_episodes.npz` in
+    the run's directory. Whoever records it plays the episodes of seed 0.
     """
     is_checkpoint = path.endswith(ENDING)
     checkpoint = path if is_checkpoint else os.path.join(path, BEST)
@@ -83,11 +86,16 @@ def record_best(path: str, episodes: int) -> str:
     for needed in (config, checkpoint):
         if not os.path.isfile(needed):
             raise ConfigError(f"reward_model.data_path '{path}': expected a trained run, but '{needed}' is missing.")
-    target = os.path.join(run, f"{name.removesuffix(ENDING)}_{episodes}_episodes.npz")
+    suffix = "" if noise is None else f"_noise_{noise}"
+    target = os.path.join(run, f"{name.removesuffix(ENDING)}_{episodes}_episodes{suffix}.npz")
     if not os.path.isfile(target) or os.path.getmtime(target) < os.path.getmtime(checkpoint):
         state, deterministic = random_state(), torch.backends.cudnn.deterministic
+        main, create = read_pair(config)
+        if noise is not None:
+            wrapper = dict(name=f"{RandomActions.__module__}:{RandomActions.__name__}", share=noise)
+            main["env"]["wrappers"] = [*(main["env"].get("wrappers") or ()), wrapper]
         with alone():
-            collect_demo_data(config, 0, episodes, target, state_dict_path=checkpoint, collect_episodes=True)
+            collect_demo_data((main, create), 0, episodes, target, state_dict_path=checkpoint, collect_episodes=True)
         torch.backends.cudnn.deterministic = deterministic
         set_random_state(state)
     return target
@@ -109,8 +117,12 @@ def record_checkpoints(path: str, episodes: int) -> str:
             "need several: train it with policy.learn.learner.hook.keep_ckpt=0 and a smaller save_ckpt_after_iter."
         )
     parts = [record_best(os.path.join(path, "ckpt", name), episodes) for name in names]
-    columns = [read_dataset(part, required=("obs", "action", "reward", "next_obs", "done")).columns for part in parts]
+    return join_data(parts, os.path.join(path, f"{len(names)}_checkpoints_{episodes}_episodes.npz"))
+
+
+def join_data(paths: Sequence[str], target: str) -> str:
+    """Write the steps of several recorded data sets to one, in this order, and return its path."""
+    columns = [read_dataset(path, required=("obs", "action", "reward", "next_obs", "done")).columns for path in paths]
     joined = tree_map(lambda *leaves: torch.cat(leaves).numpy(), *columns)
-    target = os.path.join(path, f"{len(names)}_checkpoints_{episodes}_episodes.npz")
     write_columns(target, joined, {"action_units": "env"})
     return target
