@@ -24,6 +24,7 @@ NAMES = {
         serial_pipeline serial_pipeline_bc serial_pipeline_bco serial_pipeline_offline serial_pipeline_onpolicy
         serial_pipeline_reward_model_offpolicy
         serial_pipeline_ngu serial_pipeline_r2d3 serial_pipeline_onpolicy_ppg serial_pipeline_dyna serial_pipeline_dream
+        serial_pipeline_guided_cost
         serial_pipeline_gail serial_pipeline_reward_model_onpolicy serial_pipeline_rpc serial_pipeline_dqfd
         serial_pipeline_dreamer
         serial_pipeline_preference_based_irl serial_pipeline_preference_based_irl_onpolicy serial_pipeline_sqil

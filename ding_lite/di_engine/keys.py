@@ -33,6 +33,7 @@ _IGNORED = {
     "env.manager.{retry_type,retry_waiting_time}": "a failed environment restarts at once, with a new episode",
     "env.{save_replay_gif,save_replay_path}": "env.replay_path says where mp4 files are recorded",
     "reward_model.{action_shape,action_size,input_size,obs_shape} policy.agent_num": "the environment determines it",
+    "reward_model.continuous": "the environment determines it",
     "reward_model.{collect_count,expert_data_path}": "reward_model.data_path is the data set, or the run that plays it",
     "reward_model.target_new_data_count": "policy.collect.n_sample says how many steps a reward model learns from",
     "reward_model.{load_path,reward_model_path}": "checkpoints contain the reward model",

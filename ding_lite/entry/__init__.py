@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         serial_pipeline_reward_model_onpolicy as serial_pipeline_reward_model_onpolicy,
     )
     from ding_lite.imitation.serial_entry_gail import serial_pipeline_gail as serial_pipeline_gail
+    from ding_lite.imitation.serial_entry_gail import serial_pipeline_guided_cost as serial_pipeline_guided_cost
     from ding_lite.launch.launcher import LaunchError as LaunchError
     from ding_lite.launch.launcher import launch as launch
     from ding_lite.observers.serial_entry_rpc import serial_pipeline_rpc as serial_pipeline_rpc

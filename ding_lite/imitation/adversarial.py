@@ -110,9 +110,12 @@ class AdversarialRewardModel(RewardModel):
         for _ in range(cfg.update_per_collect):
             sides = {"own": own, "expert": expert}
             batch = {side: draw(steps, cfg.batch_size, generator) for side, steps in sides.items()}
-            place_B1 = torch.rand(cfg.batch_size, 1, generator=generator).to(self._device)
-            figures = self._optimizer.step(self._loss, batch | {"place": place_B1})
+            figures = self._optimizer.step(self._loss, self._complete(batch, generator))
         return figures
+
+    def _complete(self, batch: Batch, generator: torch.Generator) -> Batch:
+        """Return a batch of both sides with what the loss needs besides: random numbers, figures of all ranks."""
+        return batch
 
     def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         own_B, expert_B = self._logits(batch["own"]), self._logits(batch["expert"])

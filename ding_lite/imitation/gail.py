@@ -86,6 +86,10 @@ class GailRewardModel(AdversarialRewardModel):
     def _logits(self, steps: Batch) -> Tensor:
         return self._head(self._features(steps)).squeeze(1)
 
+    def _complete(self, batch: Batch, generator: torch.Generator) -> Batch:
+        place_B1 = torch.rand(self._cfg.batch_size, 1, generator=generator)
+        return batch | {"place": place_B1.to(self._device)}
+
     def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         loss, figures = super()._loss(batch)
         if weight := self._cfg.grad_penalty_weight:

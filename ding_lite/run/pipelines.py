@@ -49,6 +49,9 @@ PIPELINES = {
     "serial_pipeline_dream": Pipeline(
         "world_model.serial_entry_mbrl", "dream", "from a replay buffer, through a world model", ("world_model",)
     ),
+    "serial_pipeline_guided_cost": Pipeline(
+        "imitation.serial_entry_gail", "serial_guided_cost", "with a reward model and an expert's data", relabels=True
+    ),
 }
 # Names for the option `-m`, with those of DI-engine that are other ones.
 MODES = {pipeline.mode: name for name, pipeline in PIPELINES.items()} | {
