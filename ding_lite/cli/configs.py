@@ -35,7 +35,7 @@ class New(Command):
 
     The file has the keys that matter most, each with its default and its meaning. Without an algorithm it is PPO, or
     BDQ if an action has several discrete parts. A pair that does not fit is refused, and no file is overwritten.
-    --with adds a reward model, such as gail, or a replay buffer, such as demonstrations.
+    --with adds a reward model, such as gail, a world model, such as mbpo, or a replay buffer, such as demonstrations.
     """
 
     examples = """
@@ -69,7 +69,7 @@ class New(Command):
             metavar="NAME",
             action="append",
             default=[],
-            help="a reward model or a replay buffer; ding_lite list reward_models, ding_lite list buffers",
+            help="a reward model, world model or replay buffer; ding_lite list shows them",
         )
 
     def run(self, args: argparse.Namespace) -> None:

@@ -22,13 +22,13 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ding_lite.config import SavedRun, compile_config, find_policy, read_file, read_saved_run
+from ding_lite.config import SavedRun, compile_config, read_file, read_saved_run
 from ding_lite.launch.launcher import run_ranks
 from ding_lite.launch.run_process import SeparateRuns, passing_signals_on, process_words, run_all
 from ding_lite.policy import Policy
 from ding_lite.results.run import RETURN, Evaluations, closest_path, find_checkpoint
 from ding_lite.results.table import Table
-from ding_lite.run.pipelines import MODES, PIPELINES, find_pipeline, limits_for, load_pipeline, whole_limit
+from ding_lite.run.pipelines import MODES, PIPELINES, limits_for, load_pipeline, pipeline_for, whole_limit
 from ding_lite.trained.agent import evaluate_checkpoint, find_pair
 from ding_lite.utils.checkpoint.run_directory import has_checkpoint, new_name, read_result, rename_for_seed
 from ding_lite.utils.directory_lock import ended_before_learning, find_trap_inside
@@ -66,7 +66,7 @@ def plan(args: argparse.Namespace) -> Callable[..., Policy] | None:
     main, create, file_limits = read_file(args.config)
     pair = (main, create)
     limits, overrides = split_words(args.words)
-    pipeline = load_pipeline(MODES[args.mode]) if args.mode else find_pipeline(find_policy(pair, overrides))
+    pipeline = load_pipeline(MODES[args.mode]) if args.mode else pipeline_for(pair, overrides)
     limits = limits_for(pipeline, {**file_limits, **limits})
     overrides = [TOGETHER, "policy.divide=True"] * args.divide + overrides
     if args.seed is not None and "exp_name" in pair[0]:  # before the overrides, which take precedence
@@ -163,7 +163,7 @@ def check_limits(
     config: str | Sequence[dict[str, Any]], limits: dict[str, int], overrides: Sequence[str]
 ) -> dict[str, int]:
     """Return limits under the names of the parameters of a config's pipeline."""
-    return limits_for(find_pipeline(find_policy(config, overrides)), limits)
+    return limits_for(pipeline_for(config, overrides), limits)
 
 
 def read_resumable(directory: str) -> SavedRun:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -22,14 +23,15 @@ from ding_lite.envs.keys import ENV_KEYS
 from ding_lite.envs.spaces import count_agents
 from ding_lite.goals.goal_env import has_goals
 from ding_lite.policy.common_keys import AGENT_KEYS
-from ding_lite.reward_model import RewardModel
+from ding_lite.run.learning_part import LearningPart
+from ding_lite.run.pipelines import pipeline_for
 from ding_lite.run.setup import RunSetup, prepare_run
 from ding_lite.utils.disk import describe_os_error
 from ding_lite.utils.key import Key, declared_keys, default_values, set_key
 from ding_lite.utils.registry import (
     BUFFER_REGISTRY,
+    LEARNING_PARTS,
     POLICY_REGISTRY,
-    REWARD_MODEL_REGISTRY,
     ConfigError,
     closest,
 )
@@ -183,7 +185,7 @@ def write_starter(
     """Write a starter config and return its path, by default one that is named for environment and algorithm.
 
     Without an `algorithm`, it is the first of `DEFAULT_ALGORITHMS` that fits. With `batched`, the environments are one
-    tensor. `parts` are names of reward models and of replay buffers.
+    tensor. `parts` are names of reward models, world models and replay buffers.
     """
     algorithm = algorithm or _find_algorithm(env_id, batched)
     short = re.sub(r"-v\d+$|NoFrameskip", "", re.split("[/:]", env_id)[-1])  # 'Pong' of 'PongNoFrameskip-v4'
@@ -320,7 +322,7 @@ def _data_buffer(algorithm: str) -> list[str]:
 
 
 def _add_part(main: dict[str, Any], create: dict[str, Any], name: str) -> None:
-    """Add a reward model or a replay buffer of this name, with its own keys."""
+    """Add a replay buffer, a reward model or a world model of this name, with its own keys."""
     if name in BUFFER_REGISTRY:
         if POLICY_REGISTRY.find(create["policy"]["type"]).learns_from != "replay":
             raise ConfigError(
@@ -330,14 +332,24 @@ def _add_part(main: dict[str, Any], create: dict[str, Any], name: str) -> None:
         buffer = {"type": Key(name, "name in the buffer registry"), **keys}
         for path, key in buffer.items():
             set_key(main["policy"], f"{BUFFER_PATH}.{path}", key)
-    elif name in REWARD_MODEL_REGISTRY:
-        create["reward_model"] = {"type": name}
-        keys = declared_keys(REWARD_MODEL_REGISTRY.find(name))
-        shared = declared_keys(RewardModel).keys() - {"learning_rate"}
-        main["reward_model"] = {path: key for path, key in keys.items() if path not in shared}
-    else:
-        known = [*REWARD_MODEL_REGISTRY, *BUFFER_REGISTRY]
-        raise ConfigError(f"--with {name}: no reward model or buffer has this name.{closest(name, known)}")
+        return
+    for section, registry in LEARNING_PARTS.items():
+        if name in registry:
+            create[section] = {"type": name}
+            shared = declared_keys(LearningPart).keys() - {"learning_rate"}
+            own = _used_keys(registry.find(name)).items()
+            main[section] = _nested({path: key for path, key in own if path not in {*shared, "type"}})
+            return
+    known = [*itertools.chain(BUFFER_REGISTRY, *LEARNING_PARTS.values())]
+    raise ConfigError(f"--with {name}: no reward model, world model or buffer has this name.{closest(name, known)}")
+
+
+def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return nested dicts of values that are given by dotted keys."""
+    tree = dict[str, Any]()
+    for path, value in values.items():
+        set_key(tree, path, value)
+    return tree
 
 
 def _return_range(env_id: str, discount: float) -> tuple[float, float]:
@@ -383,8 +395,11 @@ def _find_algorithm(env_id: str, batched: bool) -> str:
 
 def _check(main: dict[str, Any], create: dict[str, Any]) -> RunSetup:
     """Check a pair as a run would be checked; return the run, with the pipeline that trains it."""
-    pipeline = PIPELINE_OF[POLICY_REGISTRY.find(create["policy"]["type"]).learns_from]
-    return prepare_run((default_values(main), create), pipeline=pipeline, all_ranks=False)
+    pair, trains = (
+        (default_values(main), create),
+        PIPELINE_OF[POLICY_REGISTRY.find(create["policy"]["type"]).learns_from],
+    )
+    return prepare_run(pair, pipeline=pipeline_for(pair).__name__, trains=trains, all_ranks=False)
 
 
 def _format(tree: Mapping[str, Any], indent: str = "") -> str:

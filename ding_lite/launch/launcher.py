@@ -30,8 +30,8 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalEx
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.elastic.rendezvous.static_tcp_rendezvous import StaticTCPRendezvous
 
-from ding_lite.config import find_policy, read_pair
-from ding_lite.run.pipelines import find_pipeline
+from ding_lite.config import read_pair
+from ding_lite.run.pipelines import pipeline_for
 from ding_lite.utils.checkpoint.run_directory import last_exp_dir, read_result
 from ding_lite.utils.disk import check_temporary_directory
 from ding_lite.utils.key import show
@@ -140,7 +140,7 @@ def run_config(config: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
     """Run the pipeline that a config's policy names; return the content of result.json, and `exp_dir`."""
     overrides = ["policy.multi_gpu=True"] * (get_world_size() > 1) + [*kwargs.pop("overrides", ())]  # the user's win
     pair = read_pair(config)
-    pipeline = find_pipeline(find_policy(pair, overrides))
+    pipeline = pipeline_for(pair, overrides)
     known = inspect.signature(pipeline).parameters
     for key in set(kwargs) - set(known):
         raise ConfigError(f"launch: {pipeline.__name__} takes no '{key}'.{closest(key, known)}")

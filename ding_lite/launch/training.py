@@ -11,12 +11,12 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ding_lite.config import compile_config, find_policy, replace_values
+from ding_lite.config import compile_config, replace_values
 from ding_lite.config.schema import TOP_KEYS
 from ding_lite.policy import Policy
 from ding_lite.results.run import Run, read_run
 from ding_lite.run.callbacks import Callback
-from ding_lite.run.pipelines import find_pipeline, limits_for, whole_limit
+from ding_lite.run.pipelines import limits_for, pipeline_for, whole_limit
 from ding_lite.trained.agent import Agent, load
 from ding_lite.utils.checkpoint.run_directory import last_exp_dir, opened_exp_dirs, rename_for_seed
 from ding_lite.utils.ranks.collectives import all_gather_object, get_world_size
@@ -135,7 +135,7 @@ def train(
     if together != isinstance(seed, list | tuple | range | np.ndarray):
         raise ConfigError(f"expected a list of seeds with together=True, or else one seed, got seed={seed!r}.")
     pair = replace_values(config, overrides)
-    pipeline = find_pipeline(find_policy(pair))
+    pipeline = pipeline_for(pair)
     limits = {name: whole_limit(name, limit) for name, limit in given.items() if limit is not None}
     limits = limits_for(pipeline, limits)
     if together:

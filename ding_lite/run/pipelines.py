@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ding_lite.config.config import find_policy, read_pair
 from ding_lite.config.schema import PIPELINE_OF
-from ding_lite.utils.registry import LEARNING_PARTS, ConfigError, closest
+from ding_lite.utils.registry import LEARNING_PARTS, WORLD_MODEL_REGISTRY, ConfigError, closest
 
 
 class Pipeline(NamedTuple):
@@ -50,7 +51,10 @@ PIPELINES = {
         "world_model.serial_entry_mbrl", "dream", "from a replay buffer, through a world model", ("world_model",)
     ),
     "serial_pipeline_guided_cost": Pipeline(
-        "imitation.serial_entry_gail", "serial_guided_cost", "with a reward model and an expert's data", relabels=True
+        "imitation.serial_entry_gail",
+        "serial_guided_cost",
+        "with a reward model and an expert's data",
+        ("reward_model",),
     ),
 }
 # Names for the option `-m`, with those of DI-engine that are other ones.
@@ -100,6 +104,18 @@ def whole_limit(name: str, limit: Any) -> int:
 def find_pipeline(policy_cls: Any) -> Callable[..., Any]:
     """Return the pipeline that trains policies of a class."""
     return load_pipeline(PIPELINE_OF[policy_cls.learns_from])
+
+
+def pipeline_for(config: Any, overrides: Sequence[str] = ()) -> Callable[..., Any]:
+    """Return the pipeline that trains a config by default; arguments as for `compile_config`.
+
+    With a world model, a policy whose losses ask it trains with `serial_pipeline_dream`, any other with `_dyna`.
+    """
+    policy_cls = find_policy(config, overrides)
+    world_model = read_pair(config)[1].get("world_model")
+    if isinstance(world_model, dict) and world_model.get("type") in WORLD_MODEL_REGISTRY:
+        return load_pipeline(f"serial_pipeline_{'dream' if hasattr(policy_cls, 'world_model') else 'dyna'}")
+    return find_pipeline(policy_cls)
 
 
 def check_pipeline(cfg: Mapping[str, Any], policy_cls: Any, pipeline: str, trains: str) -> None:

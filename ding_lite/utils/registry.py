@@ -234,5 +234,6 @@ REGISTRIES = {
     "encoders": ENCODER_REGISTRY,
     "buffers": BUFFER_REGISTRY,
     "reward_models": REWARD_MODEL_REGISTRY,
+    "world_models": WORLD_MODEL_REGISTRY,
     "environments": ENV_REGISTRY,
 }

@@ -63,21 +63,25 @@ class MBPOWorldModel(WorldModel):
             "", "'module:function' that says which steps are terminal; empty: the environment's method of this name"
         ),
         rollout_length_scheduler=dict(
-            type=Key("linear", "how k follows the env steps: 'linear' or 'constant'", choices=("linear", "constant")),
+            type=Key(
+                "linear",
+                "'linear': rollouts become longer with the env steps; 'constant'",
+                choices=("linear", "constant"),
+            ),
             **with_option(
                 "type=linear",
                 dict(
-                    rollout_start_step=Key(20000, "env steps of all ranks after which k grows", low=0),
-                    rollout_end_step=Key(150000, "env steps of all ranks after which k is largest", low=1),
-                    rollout_length_min=Key(1, "k at first", low=1),
-                    rollout_length_max=Key(25, "k at last", low=1),
+                    rollout_start_step=Key(20000, "env steps of all ranks after which rollouts grow", low=0),
+                    rollout_end_step=Key(150000, "env steps of all ranks after which they are longest", low=1),
+                    rollout_length_min=Key(1, "steps of a rollout at first", low=1),
+                    rollout_length_max=Key(25, "steps of a rollout at last", low=1),
                 ),
             ),
-            rollout_length=Key(1, "k", low=1, needs="type=constant"),
+            rollout_length=Key(1, "steps of a rollout", low=1, needs="type=constant"),
         ),
         model=dict(
-            ensemble_size=Key(7, "E", low=1),
-            elite_size=Key(5, "L", low=1),
+            ensemble_size=Key(7, "E: networks", low=1),
+            elite_size=Key(5, "L: networks with the smallest holdout errors, which imagine", low=1),
             hidden_size=Key(200, f"size of each of the {NUM_HIDDEN} hidden layers", low=1),
             use_decay=Key(False, f"add {', '.join(map(str, DECAYS))} times half the squared weights of the layers"),
             batch_size=Key(256, "steps of each member and update", low=1),

@@ -104,6 +104,14 @@ def test_a_starter_config_may_have_a_reward_model(name: str) -> None:
     assert max(map(len, path.read_text().splitlines())) <= 120
 
 
+def test_a_starter_config_may_have_a_world_model() -> None:
+    path = write_starter("Pendulum-v1", "sac", parts=["mbpo"])
+    cfg = compile_config(path)
+    assert (cfg.world_model.type, cfg.world_model.model.ensemble_size, cfg.notes) == ("mbpo", 7, [])
+    assert "serial_pipeline_dyna((main_config, create_config), seed=0)" in path.read_text()
+    assert "serial_pipeline_dream(" in write_starter("Pendulum-v1", "mbsac", parts=["mbpo"]).read_text()
+
+
 def test_a_starter_config_may_have_a_replay_buffer(capsys: pytest.CaptureFixture[str]) -> None:
     main(["new", "CartPole-v1", "dqn", "--with", "demonstrations", "-o", "mine.py"])
     assert compile_config("mine.py").policy.other.replay_buffer.type == "demonstrations"
@@ -159,7 +167,7 @@ def test_the_catalogue_has_every_registered_name(
     main(["list"])
     told = capsys.readouterr().out
     assert [block.splitlines()[0] for block in told.split("\n\n")] == [
-        *("policies", "models", "encoders", "buffers", "reward_models", "environments")
+        *("policies", "models", "encoders", "buffers", "reward_models", "world_models", "environments")
     ]
     for line in ("  dqn ", "  rainbow ", "  vac ", "  impala ", "  uniform ", "  gail ", "  cartpole ", "  atari "):
         assert line in told
