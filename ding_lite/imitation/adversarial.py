@@ -88,7 +88,7 @@ class AdversarialRewardModel(RewardModel):
         required = (*self._columns, "next_obs") if "done" in self._columns else self._columns
         expert = read_expert(setup, required)
         columns = expert.gather(torch.arange(len(expert)))
-        self._expert: dict[str, Any] = self._to_device({key: columns[key] for key in self._columns})
+        self._expert = self._read(columns)
         if replay is None:
             return
         if type(replay.view) is not TransitionView:
@@ -99,6 +99,11 @@ class AdversarialRewardModel(RewardModel):
             )
         replay.view.rewards, replay.graphs = self._drawn_rewards, None
         self._ring = replay.ring
+
+    def _read(self, columns: Batch) -> dict[str, Any]:
+        """Return what it needs of the expert's data set."""
+        steps: dict[str, Any] = self._to_device({key: columns[key] for key in self._columns})
+        return steps
 
     def train(self, block: Block) -> dict[str, Tensor]:
         cfg, figures = self._cfg, dict[str, Tensor]()
