@@ -116,6 +116,7 @@ _FIXED: dict[str, tuple[Any, str]] = {
     "policy.other.replay_buffer.max_staleness": ((1e9, float("inf")), "samples are used until they are overwritten"),
     "policy.{priority,priority_IS_weight}": (False, "this policy has no prioritised replay"),
     "policy.{reward_batch_norm,use_reward_batch_norm}": (False, "rewards are not normalised"),
+    "world_model.model.gradient_model": (True, "'ddppo' has one, and 'mbpo' has none"),
     "policy.traj_len_inf": (False, "blocks may cut trajectories"),
 }
 # Keys that have no effect, each with the value that is accepted (or a tuple of values, or Any) and the reason.

@@ -6,6 +6,7 @@ from ding_lite.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ding_lite.world_model.base import WorldModel as WorldModel
+    from ding_lite.world_model.ddppo import DDPPOWorldModel as DDPPOWorldModel
     from ding_lite.world_model.mbpo import MBPOWorldModel as MBPOWorldModel
     from ding_lite.world_model.policy.mbsac import MBSACPolicy as MBSACPolicy
     from ding_lite.world_model.policy.stevesac import STEVESACPolicy as STEVESACPolicy

@@ -29,6 +29,8 @@ from ding_lite.run.pipelines import refuse_actors
 from ding_lite.run.setup import RunSetup
 from ding_lite.torch_utils.data import Batch, Figures
 from ding_lite.torch_utils.minibatch import rank_sizes
+from ding_lite.torch_utils.optimizer import Loss
+from ding_lite.torch_utils.optimizer_step import OptimizerStep
 from ding_lite.torch_utils.switches import frozen
 from ding_lite.utils.key import Key, with_option
 from ding_lite.utils.ranks.collectives import allreduce_data, get_rank, get_world_size
@@ -119,8 +121,8 @@ class MBPOWorldModel(WorldModel):
         self._choices = [int(number) for number in np.ravel(choices)]  # empty for a Box
         size = space.shape[0]
         num_inputs = size + (sum(self._choices) or int(np.prod(self._action_space.shape or ())))
-        sizes = [num_inputs, *[model.hidden_size] * NUM_HIDDEN, 1 + size]
-        self._network = Ensemble(model.ensemble_size, sizes, model.elite_size).to(self._device)
+        self._sizes = [num_inputs, *[model.hidden_size] * NUM_HIDDEN, 1 + size]
+        self._network = Ensemble(model.ensemble_size, self._sizes, model.elite_size).to(self._device)
         self._optimizer = self._add_optimizer("network", self._network)
         self.horizon, self.size = 0, int(model.ensemble_size)
         self._imagination = Imagination(self._cfg.other.rollout_retain)
@@ -150,7 +152,7 @@ class MBPOWorldModel(WorldModel):
     # Learning.
 
     def train(self, envstep: int) -> bool:
-        self.horizon = self.rollout_length(envstep)
+        self.horizon, self._envstep = self.rollout_length(envstep), envstep
         return super().train(envstep)
 
     def encode_action(self, action: Tensor) -> Tensor:
@@ -175,7 +177,7 @@ class MBPOWorldModel(WorldModel):
         return torch.from_numpy(place_M).to(self._replay.ring.device)
 
     def _learn(self) -> dict[str, Tensor]:
-        """Train until no member's holdout error, over all ranks, has fallen for `max_epochs_since_update` epochs."""
+        """Train on all of replay; the scale of inputs is that of the data."""
         cfg, ring = self._cfg.model, self._replay.ring
         starts = ring.starts(1)
         order_M = self._places(*np.divmod(np.arange(len(starts) * ring.num_envs), ring.num_envs))
@@ -187,40 +189,49 @@ class MBPOWorldModel(WorldModel):
         num_holdout = max(1, int(len(input_MI) * cfg.holdout_ratio))
         holdout = {"input": input_MI[:num_holdout], "target": target_MF[:num_holdout]}
         data = {"input": input_MI[num_holdout:], "target": target_MF[num_holdout:]}
-        sizes = rank_sizes(len(data["input"]))
-        scale = self._network.scale
-        scale.count.zero_()  # forgets the older statistics
-        scale.update(data["input"])
-        output, epochs = self._fit(data, sizes, holdout)
-        error_E = self._holdout_error(holdout)
-        self._network.elites.copy_(error_E.argsort(stable=True)[: cfg.elite_size])
-        figures = {"loss": output["network_loss"], "holdout_mse": error_E[self._network.elites].mean()}
-        return figures | {"holdout_mse_worst": error_E.max(), "epochs": torch.tensor(float(epochs))}
+        return self._learn_from(data, holdout)
 
-    def _fit(self, data: Batch, sizes: list[int], holdout: Batch) -> tuple[Figures, int]:
-        """Train each member to its smallest holdout error; return the last step's figures, and the number of epochs."""
-        best_E = torch.full_like(self._holdout_error(holdout), torch.inf)
-        best = [parameter.detach().clone() for parameter in self._network.parameters()]
+    def _learn_from(self, data: Batch, holdout: Batch) -> dict[str, Tensor]:
+        """Train on `input` `[M, I]` and `target` `[M, F]`; return figures."""
+        figures = self._fit(self._network, self._optimizer, self._loss, data, holdout)
+        return {"loss": figures.pop("network_loss"), **figures}
+
+    def _fit(
+        self, network: Ensemble, optimizer: OptimizerStep, loss: Loss, data: Batch, holdout: Batch
+    ) -> dict[str, Tensor]:
+        """Train each member to its smallest holdout error, and find the elites; return figures.
+
+        It ends when no member's holdout error, over all ranks, has fallen for `max_epochs_since_update` epochs.
+        """
+        sizes = rank_sizes(len(data["input"]))
+        network.scale.count.zero_()  # forgets the older statistics
+        network.scale.update(data["input"])
+        best_E = torch.full_like(self._holdout_error(network, holdout), torch.inf)
+        best = [parameter.detach().clone() for parameter in network.parameters()]
         waited = epochs = 0
         while waited <= self._cfg.model.max_epochs_since_update:
             heartbeat("world model")
-            for batch in self._epoch(data, sizes):
-                output = self._optimizer.step(self._loss, batch)
-            error_E = self._holdout_error(holdout)
+            for batch in self._epoch(optimizer, data, sizes):
+                output = optimizer.step(loss, batch)
+            error_E = self._holdout_error(network, holdout)
             better_E = error_E < (1 - IMPROVEMENT) * best_E  # the same on all ranks
             best_E = torch.where(better_E, error_E, best_E)
-            for kept, parameter in zip(best, self._network.parameters(), strict=True):
+            for kept, parameter in zip(best, network.parameters(), strict=True):
                 kept[better_E] = parameter.detach()[better_E]
             waited, epochs = 0 if better_E.any() else waited + 1, epochs + 1
         with torch.no_grad():
-            for kept, parameter in zip(best, self._network.parameters(), strict=True):
+            for kept, parameter in zip(best, network.parameters(), strict=True):
                 parameter.copy_(kept)
-        return output, epochs
+        error_E = self._holdout_error(network, holdout)
+        network.elites.copy_(error_E.argsort(stable=True)[: len(network.elites)])
+        figures = {"holdout_mse": error_E[network.elites].mean(), "holdout_mse_worst": error_E.max()}
+        return output | figures | {"epochs": torch.tensor(float(epochs))}
 
-    def _epoch(self, data: Batch, sizes: list[int]) -> Iterator[Batch]:
+    def _epoch(self, optimizer: OptimizerStep, data: Batch, sizes: list[int]) -> Iterator[Batch]:
         """Yield the batches of one pass, as many on every rank; each member has an order of its own.
 
         Args:
+            optimizer: gets the weight of each batch.
             data: `input` `[M, I]` and `target` `[M, F]`.
             sizes: M of every rank.
         """
@@ -228,23 +239,27 @@ class MBPOWorldModel(WorldModel):
         order_EM = torch.rand(self.size, sizes[get_rank()]).argsort(1).to(self._device)
         for k, index_EB in enumerate(order_EM.tensor_split(number, dim=1)):
             total = sum(len(share(size, k, number)) for size in sizes)
-            self._optimizer.weight = index_EB.shape[1] * get_world_size() / total
+            optimizer.weight = index_EB.shape[1] * get_world_size() / total
             yield {key: column[index_EB] for key, column in data.items()}
 
     def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return the loss of `input` `[E, B, I]` and `target` `[E, B, F]`."""
-        mean_EBF, logvar_EBF = self._network(batch["input"])
+        return self._likelihood(self._network, batch), {}
+
+    def _likelihood(self, network: Ensemble, batch: Batch) -> Tensor:
+        """Return L of an ensemble, with its weight decay, a scalar."""
+        mean_EBF, logvar_EBF = network(batch["input"])
         loss = nll(mean_EBF, logvar_EBF, batch["target"])
         if self._cfg.model.use_decay:
-            pairs = zip(DECAYS, self._network.weights, strict=True)
+            pairs = zip(DECAYS, network.weights, strict=True)
             loss = loss + torch.stack([0.5 * decay * weight.square().sum() for decay, weight in pairs]).sum()
-        return loss, {}
+        return loss
 
     @torch.no_grad()
-    def _holdout_error(self, holdout: Batch) -> Tensor:
+    def _holdout_error(self, network: Ensemble, holdout: Batch) -> Tensor:
         """Return the mean squared error of each member, `[E]` float64, over the samples of all ranks."""
         pieces = zip(holdout["input"].split(AT_ONCE), holdout["target"].split(AT_ONCE), strict=True)
-        errors = [(self._network(x.expand(self.size, *x.shape))[0] - y).square().mean(-1).sum(-1) for x, y in pieces]
+        errors = [(network(x.expand(self.size, *x.shape))[0] - y).square().mean(-1).sum(-1) for x, y in pieces]
         count = torch.tensor(float(len(holdout["input"])), device=self._device)
         total = allreduce_data({"error": torch.stack(errors).sum(0).double(), "count": count})
         error_E: Tensor = total["error"] / total["count"]
@@ -269,8 +284,7 @@ class MBPOWorldModel(WorldModel):
         elites, order_B = self._network.elites, draw_B.argsort()
         more = -len(order_B) % len(elites)  # rows that fill up the last part
         input_BI = F.pad(torch.cat([obs_BO, action_BA], -1)[order_B], (0, 0, 0, more))
-        with frozen(self._network):
-            output = self._network(input_BI.unflatten(0, (len(elites), -1)), elites)
+        output = self._predict(input_BI.unflatten(0, (len(elites), -1)), elites)
         mean_BF, logvar_BF = (part.flatten(0, 1)[order_B.argsort()] for part in output)
         if noise_BF is not None:
             mean_BF = mean_BF + noise_BF * (0.5 * logvar_BF).exp()
@@ -278,9 +292,14 @@ class MBPOWorldModel(WorldModel):
 
     def step_all(self, obs_EBO: Tensor, action_EBA: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return what `step` does, for each member with observations of its own: `[E, B, *]`, without noise."""
-        with frozen(self._network):
-            mean_EBF, _ = self._network(torch.cat([obs_EBO, action_EBA], -1))
+        mean_EBF, _ = self._predict(torch.cat([obs_EBO, action_EBA], -1))
         return self._outcome(obs_EBO, action_EBA, mean_EBF)
+
+    def _predict(self, input_LBI: Tensor, members: Tensor | slice = slice(None)) -> tuple[Tensor, Tensor]:
+        """Return what `Ensemble.forward` does; gradients flow to the inputs alone."""
+        with frozen(self._network):
+            mean_LBF, logvar_LBF = self._network(input_LBI, members)
+        return mean_LBF, logvar_LBF
 
     def _outcome(self, obs: Tensor, action: Tensor, output: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         next_obs = obs + output[..., 1:]

@@ -101,8 +101,8 @@ def test_the_best_parameters_of_each_member_are_kept(monkeypatch: pytest.MonkeyP
     seen: list[Tensor] = []
     measure = MBPOWorldModel._holdout_error
 
-    def watch(self: MBPOWorldModel, holdout: Any) -> Tensor:
-        seen.append(measure(self, holdout))
+    def watch(self: MBPOWorldModel, network: Any, holdout: Any) -> Tensor:
+        seen.append(measure(self, network, holdout))
         return seen[-1]
 
     model = trained("world_model.learning_rate=0.05")
@@ -118,7 +118,7 @@ def test_training_ends_after_epochs_without_an_improvement_of_one_percent(monkey
     model = trained("world_model.model.max_epochs_since_update=2")
     errors = iter([9.0, 1.0, 0.995, 0.98, 0.979, 0.975, 0.99, 0.98])
 
-    def fake(self: MBPOWorldModel, holdout: Any) -> Tensor:
+    def fake(self: MBPOWorldModel, network: Any, holdout: Any) -> Tensor:
         return torch.full((3,), next(errors), dtype=torch.float64)
 
     monkeypatch.setattr(MBPOWorldModel, "_holdout_error", fake)
@@ -172,10 +172,10 @@ def step_on_parts(sizes: list[int]) -> tuple[Tensor, Tensor]:
     data = {key: torch.randn(sum(sizes), 3, generator=draw) for key in ("input", "target")}
     own_sizes = sizes if get_world_size() > 1 else [sum(sizes)]
     data = {key: part.split(own_sizes)[get_rank()] for key, part in data.items()}
-    (batch,) = model._epoch(data, own_sizes)
+    (batch,) = model._epoch(model._optimizer, data, own_sizes)
     model._network.train()
     model._optimizer.step(model._loss, batch)
-    return model._optimizer.flat.parameter.detach().clone(), model._holdout_error(data)
+    return model._optimizer.flat.parameter.detach().clone(), model._holdout_error(model._network, data)
 
 
 def test_two_ranks_take_the_step_of_one_process_with_the_joined_data() -> None:
