@@ -99,20 +99,30 @@ def serial_pipeline_bc(
     return learn_offline(input_cfg, seed, None, model, max_iter, [*overrides, *data], callbacks)
 
 
-def serial_pipeline_sqil(
-    input_cfg: str | tuple[dict[str, Any], dict[str, Any]],
-    expert: str | tuple[dict[str, Any], dict[str, Any]] | None = None,
-    seed: int | None = None,
-    env_setting: Sequence[Any] | None = None,
-    model: nn.Module | None = None,
-    expert_model: nn.Module | None = None,
-    max_train_iter: int = int(1e10),
-    max_env_step: int = int(1e10),
-    *,
-    overrides: Sequence[str] = (),
-    callbacks: Sequence[Callback] = (),
-) -> Policy:
-    """Train with `serial_pipeline` and the replay buffer 'sqil', see `SQILReplayBuffer`.
+def _pipeline_with_expert(name: str, summary: str, buffer: str) -> Callable[..., Policy]:
+    """Return `serial_pipeline` with a replay buffer of this type, under a name and with the arguments of DI-engine's."""
+
+    def pipeline(
+        input_cfg: str | tuple[dict[str, Any], dict[str, Any]],
+        expert: str | tuple[dict[str, Any], dict[str, Any]] | None = None,
+        seed: int | None = None,
+        env_setting: Sequence[Any] | None = None,
+        model: nn.Module | None = None,
+        expert_model: nn.Module | None = None,
+        max_train_iter: int = int(1e10),
+        max_env_step: int = int(1e10),
+        *,
+        overrides: Sequence[str] = (),
+        callbacks: Sequence[Callback] = (),
+    ) -> Policy:
+        path = record_expert(input_cfg, expert, seed, env_setting, expert_model)
+        given = [*overrides, *with_buffer({"type": buffer, "data_path": path})]
+        return serial_pipeline(
+            input_cfg, seed, env_setting, model, max_train_iter, max_env_step, overrides=given, callbacks=callbacks
+        )
+
+    pipeline.__name__ = pipeline.__qualname__ = name
+    pipeline.__doc__ = f"""{summary}
 
     `expert` is the expert's data set, used instead of the config's `policy.other.replay_buffer.data_path`; or as in
     DI-engine the expert's config, itself or the path of its Python file. `EXPERT_STEPS` env steps of its policy are
@@ -120,83 +130,27 @@ def serial_pipeline_sqil(
     `policy.collect.model_path` of `input_cfg`, or of the expert's best checkpoint. The other arguments, the return
     value and the errors are those of `serial_pipeline`.
     """
-    buffer = {"type": "sqil", "data_path": record_expert(input_cfg, expert, seed, env_setting, expert_model)}
-    given = [*overrides, *with_buffer(buffer)]
-    return serial_pipeline(
-        input_cfg, seed, env_setting, model, max_train_iter, max_env_step, overrides=given, callbacks=callbacks
-    )
+    return pipeline
 
 
-def serial_pipeline_dqfd(
-    input_cfg: str | tuple[dict[str, Any], dict[str, Any]],
-    expert: str | tuple[dict[str, Any], dict[str, Any]] | None = None,
-    seed: int | None = None,
-    env_setting: Sequence[Any] | None = None,
-    model: nn.Module | None = None,
-    expert_model: nn.Module | None = None,
-    max_train_iter: int = int(1e10),
-    max_env_step: int = int(1e10),
-    *,
-    overrides: Sequence[str] = (),
-    callbacks: Sequence[Callback] = (),
-) -> Policy:
-    """Train with `serial_pipeline` and the replay buffer 'demonstrations', see `DemonstrationReplayBuffer`.
-
-    The arguments, among them `expert`, are those of `serial_pipeline_sqil`.
-    """
-    buffer = {"type": "demonstrations", "data_path": record_expert(input_cfg, expert, seed, env_setting, expert_model)}
-    given = [*overrides, *with_buffer(buffer)]
-    return serial_pipeline(
-        input_cfg, seed, env_setting, model, max_train_iter, max_env_step, overrides=given, callbacks=callbacks
-    )
-
-
-def serial_pipeline_r2d3(
-    input_cfg: str | tuple[dict[str, Any], dict[str, Any]],
-    expert: str | tuple[dict[str, Any], dict[str, Any]] | None = None,
-    seed: int | None = None,
-    env_setting: Sequence[Any] | None = None,
-    model: nn.Module | None = None,
-    expert_model: nn.Module | None = None,
-    max_train_iter: int = int(1e10),
-    max_env_step: int = int(1e10),
-    *,
-    overrides: Sequence[str] = (),
-    callbacks: Sequence[Callback] = (),
-) -> Policy:
-    """Train with `serial_pipeline` and the buffer 'demonstration_sequences', see `DemonstrationSequenceBuffer`.
-
-    The arguments, among them `expert`, are those of `serial_pipeline_sqil`.
-    """
-    path = record_expert(input_cfg, expert, seed, env_setting, expert_model)
-    given = [*overrides, *with_buffer({"type": "demonstration_sequences", "data_path": path})]
-    return serial_pipeline(
-        input_cfg, seed, env_setting, model, max_train_iter, max_env_step, overrides=given, callbacks=callbacks
-    )
-
-
-def serial_pipeline_bco(
-    input_cfg: str | tuple[dict[str, Any], dict[str, Any]],
-    expert: str | tuple[dict[str, Any], dict[str, Any]] | None = None,
-    seed: int | None = None,
-    env_setting: Sequence[Any] | None = None,
-    model: nn.Module | None = None,
-    expert_model: nn.Module | None = None,
-    max_train_iter: int = int(1e10),
-    max_env_step: int = int(1e10),
-    *,
-    overrides: Sequence[str] = (),
-    callbacks: Sequence[Callback] = (),
-) -> Policy:
-    """Train with `serial_pipeline`, the policy 'bco' and the replay buffer 'observations', see `BCOPolicy`.
-
-    The arguments, among them `expert`, are those of `serial_pipeline_sqil`.
-    """
-    path = record_expert(input_cfg, expert, seed, env_setting, expert_model)
-    given = [*overrides, *with_buffer({"type": "observations", "data_path": path})]
-    return serial_pipeline(
-        input_cfg, seed, env_setting, model, max_train_iter, max_env_step, overrides=given, callbacks=callbacks
-    )
+serial_pipeline_sqil = _pipeline_with_expert(
+    "serial_pipeline_sqil", "Train with the replay buffer 'sqil', see `SQILReplayBuffer`.", "sqil"
+)
+serial_pipeline_dqfd = _pipeline_with_expert(
+    "serial_pipeline_dqfd",
+    "Train with the replay buffer 'demonstrations', see `DemonstrationReplayBuffer`.",
+    "demonstrations",
+)
+serial_pipeline_r2d3 = _pipeline_with_expert(
+    "serial_pipeline_r2d3",
+    "Train with the replay buffer 'demonstration_sequences', see `DemonstrationSequenceBuffer`.",
+    "demonstration_sequences",
+)
+serial_pipeline_bco = _pipeline_with_expert(
+    "serial_pipeline_bco",
+    "Train the policy 'bco' with the replay buffer 'observations', see `BCOPolicy`.",
+    "observations",
+)
 
 
 def record_expert(
