@@ -100,7 +100,7 @@ def serial_pipeline_bc(
 
 
 def _pipeline_with_expert(name: str, summary: str, buffer: str) -> Callable[..., Policy]:
-    """Return `serial_pipeline` with a replay buffer of this type, under a name and with the arguments of DI-engine's."""
+    """Return `serial_pipeline` with a replay buffer of this type, with a name and the arguments of DI-engine's."""
 
     def pipeline(
         input_cfg: str | tuple[dict[str, Any], dict[str, Any]],
