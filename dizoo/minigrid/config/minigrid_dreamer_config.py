@@ -1,7 +1,7 @@
 """DreamerV3 on MiniGrid-Empty-5x5-v0, solved at a mean return of 0.95; the shortest path earns 0.955.
 
 Smaller networks and sequences than DI-engine's, with higher learning rates and half as many updates.
-Result: 0.95 with seed 0 after 6,400 env steps, in 6 minutes; 0.955 over 100 new episodes.
+Result: 0.95 with two of two seeds, both after 6,400 env steps; 0.955 over 100 new episodes.
 """
 
 from easydict import EasyDict
