@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import sys
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -17,6 +18,7 @@ from ding_lite.config import compile_config
 from ding_lite.envs import check_env, create_vector_env
 from ding_lite.utils import ENV_REGISTRY
 from ding_lite.utils.registry import ConfigError
+from dizoo.minigrid.record_multiroom import record
 from tests.dizoo.extras import EXTRAS, needs
 
 CLASSIC = "dizoo.classic_control"
@@ -231,6 +233,22 @@ def test_minigrids_bonus_is_the_part_of_the_diagonal_that_a_step_comes_nearer() 
     distances = [math.hypot(5, 5), math.hypot(4, 5), math.hypot(4, 4)]
     first, second = (before - after for before, after in itertools.pairwise(distances))
     assert rewards == pytest.approx([first / diagonal, 0.0, second / diagonal])
+
+
+def test_demonstrations_of_multiroom_reach_the_goal_on_the_shortest_way(tmp_path: Path) -> None:
+    needs("minigrid")
+    config = str(Path(__file__).parents[2] / "dizoo/minigrid/config/minigrid_r2d3_config.py")
+    record(config, str(tmp_path / "data.npz"), episodes=3)
+    data = np.load(tmp_path / "data.npz")
+    ends = np.flatnonzero(data["done"])
+    assert len(ends) == 3
+    assert ends[-1] == len(data["obs"]) - 1
+    np.testing.assert_array_equal(data["reward"].nonzero()[0], ends)
+    assert data["reward"][ends].min() > 0.6  # 1 - 0.9 * steps / 120
+    lengths = np.diff(np.concatenate([[-1], ends]))
+    np.testing.assert_allclose(data["reward"][ends], 1 - 0.9 * lengths / 120, rtol=1e-6)
+    goes_on = np.setdiff1d(np.arange(len(data["obs"])), ends)
+    np.testing.assert_array_equal(data["next_obs"][goes_on], data["obs"][goes_on + 1])
 
 
 def test_connect_four_is_one_side_of_a_game_against_random_play() -> None:
