@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ding_lite.entry import serial_pipeline, serial_pipeline_dyna
+from ding_lite.entry import serial_pipeline, serial_pipeline_dream, serial_pipeline_dyna
 from ding_lite.policy import Policy
 from ding_lite.torch_utils.networks import checksum_networks
 from ding_lite.utils import CheckpointError, ConfigError, load_checkpoint
@@ -76,7 +76,7 @@ def test_figures_are_logged_under_the_models_name_and_returns_are_the_environmen
     assert all(-12 * 1.2**2 <= value <= 0.0 for value in returns)  # 12 steps of a point that is at most at 1.2
 
 
-def train_on_ranks() -> tuple[Any, Any, int]:
+def train_on_ranks(dream: bool) -> tuple[Any, Any, int]:
     """Train on the ranks of this group; return checksums of the model's and policy's networks, and the epochs."""
     models: list[MBPOWorldModel] = []
     connect = MBPOWorldModel.connect
@@ -86,12 +86,15 @@ def train_on_ranks() -> tuple[Any, Any, int]:
         models.append(self)
 
     MBPOWorldModel.connect = remember  # type: ignore[method-assign, assignment]
-    policy = train("policy.learn.learner.hook.check_ranks_after_iter=4", max_env_step=240)
+    pipeline, kind = (serial_pipeline_dream, "mbsac") if dream else (serial_pipeline_dyna, "sac")
+    words = ["policy.learn.learner.hook.check_ranks_after_iter=4"]
+    policy = pipeline(pair(kind), seed=0, max_env_step=240, overrides=words)
     return checksum_networks(models[0].networks), policy.checksum(), models[0]._optimizer.steps
 
 
-def test_ranks_train_one_model_with_as_many_steps_each(tmp_path: Path) -> None:
-    one, other = call_on_ranks(train_on_ranks, timeout=200, cwd=tmp_path)
+@pytest.mark.parametrize("dream", [False, True])
+def test_ranks_train_one_model_with_as_many_steps_each(dream: bool, tmp_path: Path) -> None:
+    one, other = call_on_ranks(train_on_ranks, dream, timeout=200, cwd=tmp_path)
     assert one == other
     assert one[2] > 0
 
