@@ -1,4 +1,4 @@
-"""A room: imitation by learned rewards. A discriminator compares what the policy does with an expert's data set.
+"""A room: imitation by rewards that compare what the policy does with an expert's data set.
 
 It uses the kernel, the base class of `reward_model`, and the data sets of `offline`.
 """

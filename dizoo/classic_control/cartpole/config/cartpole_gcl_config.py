@@ -1,7 +1,7 @@
 """Guided cost learning on CartPole-v1 with PPO, solved at a mean return of 475; it takes seconds on one core.
 
 The expert is the run of `cartpole_ppo_config.py`, whose best policy plays ten episodes first; a data set would do too.
-Result: 475 with three of three seeds, after 6,400 to 17,920 env steps.
+Result: 475 with three of three seeds, after 10,240 to 21,760 env steps; 499 to 500 over 100 new episodes.
 """
 
 from easydict import EasyDict
