@@ -2,7 +2,7 @@
 
 The expert is the run of `pendulum_sac_config.py`, whose best policy plays ten episodes first; a data set would do too.
 The weight of the entropy is 1, as in the equation of the cost.
-Result: -170 with seed 0, after 15,120 env steps, and -345 over 100 new episodes; -229 after 21,120 with seed 1.
+Result: -170 with seed 0, after 15,120 env steps, and -345 over 100 new episodes; -240 after 22,120 with seed 1.
 The expert returns -228.
 """
 

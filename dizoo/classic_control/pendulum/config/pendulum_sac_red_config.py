@@ -1,7 +1,7 @@
 """RED of an expert on Pendulum-v1 with SAC. All episodes have 200 steps, so living long is no reward.
 
 The expert is the run of `pendulum_sac_config.py`, whose best policy plays ten episodes first; a data set would do too.
-Result: -230 and -227 over 100 new episodes after 13,360 and 14,000 env steps, two seeds; the expert returns -228.
+Result: -230, -227 and -241 over 100 new episodes after 6,000 to 14,000 env steps; the expert returns -228.
 """
 
 from easydict import EasyDict
