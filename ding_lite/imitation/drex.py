@@ -27,7 +27,7 @@ class DrexRewardModel(TrexRewardModel):
         eps_list=Key([0.0, 0.25, 0.5, 0.75, 1.0], "shares of random actions, each in expert_episodes episodes"),
     )
 
-    def _record(self, path: str, episodes: int) -> str:
+    def _recorded(self, path: str, episodes: int) -> str:
         levels = [float(level) for level in self._cfg.eps_list]
         if len(set(levels)) < 2 or not all(0.0 <= level <= 1.0 for level in levels):
             raise ConfigError(f"reward_model.eps_list: expected at least two shares from 0 to 1, got {levels}.")

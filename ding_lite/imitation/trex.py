@@ -73,14 +73,14 @@ class TrexRewardModel(RewardModel):
 
     def connect(self, setup: RunSetup, policy: Policy, replay: ReplayBuffer | None) -> None:
         """Read the trajectories."""
-        dataset = read_expert(setup, ("obs", "reward", "done"), self._record)
+        dataset = read_expert(setup, ("obs", "reward", "done"), self._recorded)
         self._normalizer.fit(dataset.observations())
         parts = [self._normalizer.normalize_obs(self._to_device(part)) for part in dataset.observations()]
         self._obs_R = tree_map(lambda *leaves: torch.cat(leaves), *parts)
         self._length_E, return_E = dataset.trajectories()
         self._pairs_P2 = self._read_pairs(return_E)
 
-    def _record(self, path: str, episodes: int) -> str:
+    def _recorded(self, path: str, episodes: int) -> str:
         """Return the path of a data set with the trajectories of what `reward_model.data_path` names."""
         return record_checkpoints(path, episodes)
 

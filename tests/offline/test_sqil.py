@@ -112,4 +112,4 @@ def test_di_engines_name_takes_the_data_set_or_the_experts_config(tmp_path: Path
     assert policy.iteration >= 20
     assert len(read_dataset(str(tmp_path / "run_expert.npz"))) == EXPERT_STEPS
     with pytest.raises(ConfigError, match="expected the expert's data set or its config, got int 3"):
-        serial_pipeline_sqil(config, 3, seed=0)  # type: ignore[arg-type]
+        serial_pipeline_sqil(config, 3, seed=0)

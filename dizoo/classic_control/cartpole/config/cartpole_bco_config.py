@@ -23,8 +23,6 @@ cartpole_bco_config = EasyDict(
         learn=dict(
             update_per_collect=64,
             batch_size=128,
-            learning_rate=0.001,
-            idm_learning_rate=0.001,
         ),
         collect=dict(n_sample=64),
         eval=dict(evaluator=dict(eval_freq=256)),
