@@ -14,7 +14,7 @@ from typing import Any
 from ding_lite.config.schema import BUFFER
 from ding_lite.di_engine.keys import expand, given_action_spaces, rename_type
 from ding_lite.utils.key import get_key, pop_key, set_key, show
-from ding_lite.utils.registry import ConfigError
+from ding_lite.utils.registry import BUFFER_REGISTRY, ConfigError
 
 # D4RL's names of robots, which stand before the kind of data in env.env_id: gymnasium's, and those of Minari's data.
 D4RL = {name.lower(): (f"{name}-v5", "mujoco/{}/{}-v0") for name in ("Ant", "HalfCheetah", "Hopper", "Walker2d")}
@@ -180,6 +180,8 @@ def choose_variant(user: dict[str, Any], notes: list[str]) -> None:
         _move_keys(user, name, notes)
         if not get_key(user, f"{BUFFER}.type"):
             set_key(user, f"{BUFFER}.type", DEMONSTRATIONS[name])
+        if get_key(user, "policy.priority") and get_key(user, f"{BUFFER}.alpha") is None:
+            set_key(user, f"{BUFFER}.alpha", BUFFER_REGISTRY.find("prioritized").config["alpha"].default)
     if name == "coma" and isinstance(get_key(user, "policy.model.obs_shape"), dict):
         _move_keys(user, name, notes)
     if name in HYBRID_POLICIES and "hybrid" in given_action_spaces(user).values():

@@ -540,3 +540,9 @@ def test_a_wrong_section_for_hindsight_is_an_error(her: Any, found: str) -> None
         main_config["policy"]["other"]["her"] = 3
     with pytest.raises(ConfigError, match=rf"policy\.other\.her: expected a dict with the keys .*, {found}"):
         compile_config((main_config, create))
+
+
+def test_dqfd_with_priorities_draws_own_samples_by_priority() -> None:
+    policy = dict(priority=True, learn=dict(lambda3=1e-5), collect=dict(model_path="expert.pth.tar"))
+    cfg = compile_config((dict(policy=policy), dict(policy=dict(type="dqfd"))))
+    assert (cfg.policy.other.replay_buffer.type, cfg.policy.other.replay_buffer.alpha) == ("demonstrations", 0.6)
