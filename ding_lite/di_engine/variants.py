@@ -176,12 +176,7 @@ def choose_variant(user: dict[str, Any], notes: list[str]) -> None:
     if name == "dt" and get_key(user, "policy.model.state_dim") is not None:
         _read_dt(user, notes)
         return
-    if name in DEMONSTRATIONS and any(get_key(user, old) is not None for old in POLICY_KEYS[name]):
-        _move_keys(user, name, notes)
-        if not get_key(user, f"{BUFFER}.type"):
-            set_key(user, f"{BUFFER}.type", DEMONSTRATIONS[name])
-        if get_key(user, "policy.priority") and get_key(user, f"{BUFFER}.alpha") is None:
-            set_key(user, f"{BUFFER}.alpha", BUFFER_REGISTRY.find("prioritized").config["alpha"].default)
+    _read_demonstrations(user, name, notes)
     if name == "coma" and isinstance(get_key(user, "policy.model.obs_shape"), dict):
         _move_keys(user, name, notes)
     if name in HYBRID_POLICIES and "hybrid" in given_action_spaces(user).values():
@@ -192,6 +187,17 @@ def choose_variant(user: dict[str, Any], notes: list[str]) -> None:
         return
     set_key(user, "policy.type", variant)
     notes.append(f"policy.type '{name}' with {option} is '{variant}' here.")
+
+
+def _read_demonstrations(user: dict[str, Any], name: str, notes: list[str]) -> None:
+    """Choose the replay buffer of a policy that learns from demonstrations, and rename the policy's keys."""
+    if name not in DEMONSTRATIONS or not any(get_key(user, old) is not None for old in POLICY_KEYS[name]):
+        return
+    _move_keys(user, name, notes)
+    if not get_key(user, f"{BUFFER}.type"):
+        set_key(user, f"{BUFFER}.type", DEMONSTRATIONS[name])
+    if get_key(user, "policy.priority") and get_key(user, f"{BUFFER}.alpha") is None:
+        set_key(user, f"{BUFFER}.alpha", BUFFER_REGISTRY.find("prioritized").config["alpha"].default)
 
 
 def read_bco(user: dict[str, Any], notes: list[str]) -> None:
