@@ -47,7 +47,7 @@ class PwilRewardModel(RewardModel):
             raise ConfigError(
                 f"reward_model.type 'pwil' compares vectors, but an observation is {self._observation_space}."
             )
-        self._encoder = StepEncoder(self._observation_space, self._action_space, [])
+        self._encoder = StepEncoder(self._observation_space, self._action_space, []).to(self._device)
         self._left_ND: Tensor | None = None  # of atoms, in the running episodes
 
     def connect(self, setup: RunSetup, policy: Policy, replay: ReplayBuffer | None) -> None:

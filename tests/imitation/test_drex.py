@@ -31,7 +31,7 @@ def test_the_one_with_less_noise_is_better_whatever_the_returns(
     path = str(tmp_path / "data.npz")
     columns: dict[str, Any] = {"obs": obs, "reward": number.astype(np.float32), "done": end, "traj_flag": end}
     np.savez(path, **columns, action=np.zeros(len(obs), np.int64))
-    monkeypatch.setattr(DrexRewardModel, "_record", lambda model, path, episodes: path)
+    monkeypatch.setattr(DrexRewardModel, "_recorded", lambda model, path, episodes: path)
     model = build(path, cls=DrexRewardModel, eps_list=LEVELS, expert_episodes=2)
     pairs = {(worse // 2, better // 2) for worse, better in model._pairs_P2.tolist()}
     assert pairs == {(1, 0), (2, 0), (2, 1)}

@@ -71,6 +71,7 @@ def test_a_step_has_the_first_models_values_and_the_second_ones_slopes() -> None
         assert model.step(obs, torch.zeros(1, 1), torch.rand(1))[0].item() == pytest.approx(0.25, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_the_second_model_learns_the_slope_of_the_environment() -> None:
     """The change of the point is 0.2 of the action, whatever the state."""
     words = ("policy.random_collect_size=600", "world_model.model.max_epochs_since_update=20")

@@ -23,31 +23,37 @@ import torch
 from torch import Tensor
 
 from ding_lite.offline.policy.dqfd import expert_margin
-from ding_lite.policy.sequences import learned_rows
+from ding_lite.policy.sequences import RecurrentPolicy, learned_rows
+from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.policy.value.r2d2 import R2D2Policy
 from ding_lite.rl_utils.common import bootstrapped, pick, value_inv_transform, value_transform, weighted_mean
 from ding_lite.torch_utils.data import Batch, Figures
-from ding_lite.utils.key import Key
+from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import POLICY_REGISTRY
 
 
 @POLICY_REGISTRY.register("r2d3")
-class R2D3Policy(R2D2Policy):
+class R2D3Policy(RecurrentPolicy, DQNPolicy):
     """R2D3: R2D2 that may know what a demonstration did."""
 
-    config: ClassVar[dict[str, Any]] = dict(
-        type="r2d3",
-        priority=True,
-        priority_IS_weight=True,
-        learn=dict(
-            lambda1=Key(1.0, "weight of the n-step error", low=0),
-            lambda2=Key(0.0, "weight of the margin; DI-engine's configs: 1", low=0),
-            lambda_one_step_td=Key(0.0, "weight of the error of one step; DI-engine's configs: 1", low=0),
-            margin_function=Key(0.8, "by how much a demonstrated action's value is to exceed all others", low=0),
+    key_groups = R2D2Policy.key_groups
+    config: ClassVar[dict[str, Any]] = merge_keys(
+        R2D2Policy.config,
+        dict(
+            type="r2d3",
+            priority=True,
+            priority_IS_weight=True,
+            learn=dict(
+                lambda1=Key(1.0, "weight of the n-step error", low=0),
+                lambda2=Key(0.0, "weight of the margin; DI-engine's configs: 1", low=0),
+                lambda_one_step_td=Key(0.0, "weight of the error of one step; DI-engine's configs: 1", low=0),
+                margin_function=Key(0.8, "by how much a demonstrated action's value is to exceed all others", low=0),
+            ),
         ),
     )
-    required_columns = (*R2D2Policy.required_columns, "next_obs_1")
-    logged_figures = (*R2D2Policy.logged_figures, "margin_loss", "expert_best")
+    model_type = R2D2Policy.model_type
+    required_columns = (*DQNPolicy.required_columns, "next_obs_1")
+    logged_figures = (*DQNPolicy.logged_figures, "margin_loss", "expert_best")
 
     def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         """Return the loss and detached figures; `batch` has `is_expert` `[B]` if there are demonstrations."""

@@ -23,31 +23,43 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (its usual name)
 
 from ding_lite.model.arguments import single_size
+from ding_lite.policy.sequences import RecurrentPolicy
+from ding_lite.policy.value.dqn import DQNPolicy
 from ding_lite.policy.value.r2d2 import R2D2Policy
 from ding_lite.rl_utils.exploration import family_discounts
-from ding_lite.torch_utils.data import Batch, Output, Row
-from ding_lite.utils.key import Key
+from ding_lite.torch_utils.data import Batch, Figures, Output, Row
+from ding_lite.utils.key import Key, merge_keys
 from ding_lite.utils.registry import MODEL_REGISTRY, POLICY_REGISTRY
 from ding_lite.utils.tree import tree_leaves
 
 
 @POLICY_REGISTRY.register("ngu")
-class NGUPolicy(R2D2Policy):
+class NGUPolicy(RecurrentPolicy, DQNPolicy):
     """NGU. It acts, stores and learns as R2D2 does; the family is part of what the network sees."""
 
-    config: ClassVar[dict[str, Any]] = dict(
-        type="ngu",
-        num_policies=Key(8, "N: policies of the family, at most as many as environments of all ranks", low=1),
-        min_discount_factor=Key(
-            0.99, "discount of the policy that explores most; discount_factor is that of the one that does not",
-            low=0, high=1,
+    key_groups = R2D2Policy.key_groups
+    config: ClassVar[dict[str, Any]] = merge_keys(
+        R2D2Policy.config,
+        dict(
+            type="ngu",
+            num_policies=Key(8, "N: policies of the family, at most as many as environments of all ranks", low=1),
+            min_discount_factor=Key(
+                0.99,
+                "discount of the policy that explores most; discount_factor is that of the one that does not",
+                low=0,
+                high=1,
+            ),
+            unroll_len=80,
+            priority=True,
+            priority_IS_weight=True,
+            other=dict(eps=dict(start=0.4, end=0.4, spread=8.0), replay_buffer=dict(replay_buffer_size=10000)),
         ),
-        unroll_len=80,
-        priority=True,
-        priority_IS_weight=True,
-        other=dict(eps=dict(start=0.4, end=0.4, spread=8.0), replay_buffer=dict(replay_buffer_size=10000)),
-    )  # fmt: skip
-    stored_outputs = (*R2D2Policy.stored_outputs, "member", "discount", "last")
+    )
+    model_type = R2D2Policy.model_type
+    stored_outputs = (*RecurrentPolicy.stored_outputs, "member", "discount", "last")
+
+    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
+        return R2D2Policy._loss(self, batch)  # type: ignore[arg-type]  # which needs `_unroll` and `_priority` alone
 
     def _create_model(self) -> nn.Module:
         model = {key: value for key, value in self._cfg.model.items() if key != "type"}

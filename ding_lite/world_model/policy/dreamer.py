@@ -92,7 +92,7 @@ class DreamerPolicy(Policy):
             ),
             other=dict(
                 replay_buffer=dict(
-                    type=Key("sequence_ends", "the buffer of world models", choices=("sequence_ends",)),
+                    type=Key("sequence_ends", "the buffer of world models"),
                     replay_buffer_size=10000,
                 ),
             ),
@@ -110,6 +110,8 @@ class DreamerPolicy(Policy):
     def check_config(cls, cfg: EasyDict) -> None:
         super().check_config(cfg)
         policy, learn = cfg.policy, cfg.policy.learn
+        if (kind := policy.other.replay_buffer.type) != "sequence_ends":
+            raise ConfigError(f"policy.other.replay_buffer.type: policy 'dreamer' needs 'sequence_ends', got '{kind}'.")
         steps = (policy.collect.n_sample or cfg.env.collector_env_num) * policy.unroll_len
         if learn.update_per_collect is None and learn.update_per_step * steps < 1:
             raise ConfigError(

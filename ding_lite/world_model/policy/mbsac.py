@@ -17,6 +17,7 @@ Shapes: B samples, T steps, C critics, D dimensions of an action.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -45,11 +46,52 @@ class Path(NamedTuple):
     log_prob: Tensor  # of the first imagined action
 
 
+class Expansion(NamedTuple):
+    """What expands values to imagined steps."""
+
+    noise_shape: Callable[
+        [Any], tuple[int, ...]
+    ]  # of a policy: dimensions of the actions drawn for a sample, without D
+    find_path: Callable[[Any, Batch], Path]  # of a policy and a batch
+
+
+def horizon_shape(policy: MBSACPolicy) -> tuple[int, ...]:
+    """Return the dimensions of the actions that a path draws for each sample, without D: one for each state."""
+    return (1 + (policy.world_model.horizon if policy.world_model else 0),)
+
+
+def lambda_path(policy: MBSACPolicy, batch: Batch) -> Path:
+    """Return the steps of the module's equations; the actor's gradient flows through `value`."""
+    noise, cfg, gamma = batch["noise"], policy._cfg.learn, policy._cfg.discount_factor
+    obs, states, steps = batch["obs"] if cfg.sample_state else batch["next_obs"], list[Any](), list[Any]()
+    for noise_BD, member_B in zip(noise["actor"].unbind(1), noise["member"].unbind(1), strict=True):
+        states.append((obs, *policy._value(obs, noise_BD)))
+        if len(states) < noise["actor"].shape[1]:
+            reward_B, next_obs, done_B = policy.world_model.step(obs, states[-1][1], member_B)
+            steps.append((reward_B, done_B))
+            obs = torch.where(done_B[:, None], obs, next_obs)  # what goes on after an end may be any number
+    value_B = return_B = states[-1][3]
+    found = list[Any]()
+    for (state, action, entropy_B, own_B), (reward_B, done_B) in zip(states[-2::-1], steps[::-1], strict=True):
+        mixed_B = (1 - cfg.lambda_) * value_B + cfg.lambda_ * return_B
+        target_B = reward_B + gamma * mixed_B.masked_fill(done_B, 0.0)
+        value_B, return_B = own_B, target_B - entropy_B
+        found.append((state, action, target_B, return_B, done_B))
+    if not cfg.sample_state:
+        target_B = bootstrapped(batch, (1 - cfg.lambda_) * value_B + cfg.lambda_ * return_B)
+        found.append((batch["obs"], batch["action"], target_B, target_B, batch["done"]))
+    obs, action, target, value, done_TB = (torch.stack(column) for column in zip(*found[::-1], strict=True))
+    alive_TB = torch.cat([torch.ones_like(done_TB[:1]), ~done_TB[:-1]]).cumprod(0)
+    log_prob = (states[0][2] / policy._alpha().detach()).detach()
+    return Path(obs=obs, action=action, target=target, value=value, weight=alive_TB, log_prob=log_prob)
+
+
 @POLICY_REGISTRY.register("mbsac")
 class MBSACPolicy(SACPolicy):
-    """MBSAC. Override `_path` to change what the critics learn and the actor maximises.
+    """MBSAC. Another `expansion` changes what the critics learn and the actor maximises.
 
     Attributes:
+        expansion: how values are expanded.
         world_model: what imagines steps, see `MBPOWorldModel`; None: H is 0.
     """
 
@@ -62,6 +104,7 @@ class MBSACPolicy(SACPolicy):
             sample_state=Key(False, "begin in states of replay; False: after its steps, whose values are learned too"),
         ),
     )
+    expansion = Expansion(horizon_shape, lambda_path)
     world_model: Any = None
 
     @classmethod
@@ -78,12 +121,8 @@ class MBSACPolicy(SACPolicy):
                 "policy.learn.sample_state=True needs imagined steps: set create_config.world_model=dict(type='mbpo')."
             )
 
-    def _noise_shape(self) -> tuple[int, ...]:
-        """Return the dimensions of the actions that a path draws for each sample, without D."""
-        return (1 + (self.world_model.horizon if self.world_model else 0),)
-
     def _draw_noise(self, batch: Batch) -> dict[str, Tensor]:
-        size, num_dims, shape = len(batch["action"]), batch["action"].shape[-1], self._noise_shape()
+        size, num_dims, shape = len(batch["action"]), batch["action"].shape[-1], self.expansion.noise_shape(self)
         actor = torch.randn(size, *shape, num_dims, device=self._device, dtype=self._dtype)
         return {"actor": actor, "member": torch.rand(size, shape[0], device=self._device)}
 
@@ -96,33 +135,9 @@ class MBSACPolicy(SACPolicy):
         shape = obs.shape[:-1]
         return action.view(*shape, -1), entropy.view(shape), value.view(shape)
 
-    def _path(self, batch: Batch) -> Path:
-        noise, cfg, gamma = batch["noise"], self._cfg.learn, self._cfg.discount_factor
-        obs, states, steps = batch["obs"] if cfg.sample_state else batch["next_obs"], list[Any](), list[Any]()
-        for noise_BD, member_B in zip(noise["actor"].unbind(1), noise["member"].unbind(1), strict=True):
-            states.append((obs, *self._value(obs, noise_BD)))
-            if len(states) < noise["actor"].shape[1]:
-                reward_B, next_obs, done_B = self.world_model.step(obs, states[-1][1], member_B)
-                steps.append((reward_B, done_B))
-                obs = torch.where(done_B[:, None], obs, next_obs)  # what goes on after an end may be any number
-        value_B = return_B = states[-1][3]
-        found = list[Any]()
-        for (state, action, entropy_B, own_B), (reward_B, done_B) in zip(states[-2::-1], steps[::-1], strict=True):
-            mixed_B = (1 - cfg.lambda_) * value_B + cfg.lambda_ * return_B
-            target_B = reward_B + gamma * mixed_B.masked_fill(done_B, 0.0)
-            value_B, return_B = own_B, target_B - entropy_B
-            found.append((state, action, target_B, return_B, done_B))
-        if not cfg.sample_state:
-            target_B = bootstrapped(batch, (1 - cfg.lambda_) * value_B + cfg.lambda_ * return_B)
-            found.append((batch["obs"], batch["action"], target_B, target_B, batch["done"]))
-        obs, action, target, value, done_TB = (torch.stack(column) for column in zip(*found[::-1], strict=True))
-        alive_TB = torch.cat([torch.ones_like(done_TB[:1]), ~done_TB[:-1]]).cumprod(0)
-        log_prob = (states[0][2] / self._alpha().detach()).detach()
-        return Path(obs=obs, action=action, target=target, value=value, weight=alive_TB, log_prob=log_prob)
-
     def _critic_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
         with torch.no_grad():
-            path = self._path(batch)
+            path = self.expansion.find_path(self, batch)
         obs, action = path.obs.flatten(0, 1), path.action.flatten(0, 1)
         q_CTB = self._run(self._model.critic, obs, action=action).unflatten(1, path.target.shape)
         error_CTB = path.target - q_CTB
@@ -132,5 +147,5 @@ class MBSACPolicy(SACPolicy):
         return sum_of_means(error_CTB.square(), weight_TB), figures
 
     def _actor_loss(self, batch: Batch) -> tuple[Tensor, Figures]:
-        path = self._path(batch)
+        path = self.expansion.find_path(self, batch)
         return -(path.weight * path.value).mean(), {"log_prob": path.log_prob}

@@ -22,9 +22,38 @@ from torch import Tensor
 
 from ding_lite.torch_utils.data import Batch
 from ding_lite.utils.registry import POLICY_REGISTRY
-from ding_lite.world_model.policy.mbsac import MBSACPolicy, Path
+from ding_lite.world_model.policy.mbsac import Expansion, MBSACPolicy, Path, horizon_shape
 
 SMALLEST = 1e-8  # is added to variances and to the sum of their inverses
+
+
+def steve_path(policy: MBSACPolicy, batch: Batch) -> Path:
+    """Return the first steps of the batch, with the targets of the module's equations."""
+    noise_BJED = batch["noise"]["actor"]
+    noise_JEBD = noise_BJED.permute(1, 2, 0, 3)
+    obs = batch["next_obs"].expand(noise_BJED.shape[2], *batch["next_obs"].shape)
+    discount_EB = (batch["value_gamma"] * ~batch["done"]).expand(obs.shape[:-1])
+    sum_EB, returns, entropies = batch["reward"].expand(obs.shape[:-1]), list[Tensor](), list[Tensor]()
+    for j, noise_EBD in enumerate(noise_JEBD):
+        action, entropy_EB, value_EB = policy._value(obs, noise_EBD)
+        returns.append(sum_EB + discount_EB * value_EB)
+        entropies.append(entropy_EB)
+        if j + 1 < len(noise_JEBD):
+            reward_EB, next_obs, done_EB = policy.world_model.step_all(obs, action)
+            obs = torch.where(done_EB[..., None], obs, next_obs)
+            sum_EB = sum_EB + discount_EB * (reward_EB - entropy_EB)
+            discount_EB = discount_EB * policy._cfg.discount_factor * ~done_EB
+    target_B = mix_horizons(torch.stack(returns))
+    log_prob = (entropies[0].mean(0) / policy._alpha().detach()).detach()
+    obs, action, target, weight = (
+        column.unsqueeze(0) for column in (batch["obs"], batch["action"], target_B, torch.ones_like(target_B))
+    )
+    return Path(obs=obs, action=action, target=target, value=target, weight=weight, log_prob=log_prob)
+
+
+def member_shape(policy: MBSACPolicy) -> tuple[int, ...]:
+    """Return the dimensions of the actions that a path draws for each sample, without D: a state's, of each member."""
+    return (*horizon_shape(policy), policy.world_model.size if policy.world_model else 1)
 
 
 @POLICY_REGISTRY.register("stevesac")
@@ -32,31 +61,7 @@ class STEVESACPolicy(MBSACPolicy):
     """STEVE with SAC."""
 
     config: ClassVar[dict[str, Any]] = dict(type="stevesac")
-
-    def _noise_shape(self) -> tuple[int, ...]:
-        return (*super()._noise_shape(), self.world_model.size if self.world_model else 1)
-
-    def _path(self, batch: Batch) -> Path:
-        noise_BJED = batch["noise"]["actor"]
-        noise_JEBD = noise_BJED.permute(1, 2, 0, 3)
-        obs = batch["next_obs"].expand(noise_BJED.shape[2], *batch["next_obs"].shape)
-        discount_EB = (batch["value_gamma"] * ~batch["done"]).expand(obs.shape[:-1])
-        sum_EB, returns, entropies = batch["reward"].expand(obs.shape[:-1]), list[Tensor](), list[Tensor]()
-        for j, noise_EBD in enumerate(noise_JEBD):
-            action, entropy_EB, value_EB = self._value(obs, noise_EBD)
-            returns.append(sum_EB + discount_EB * value_EB)
-            entropies.append(entropy_EB)
-            if j + 1 < len(noise_JEBD):
-                reward_EB, next_obs, done_EB = self.world_model.step_all(obs, action)
-                obs = torch.where(done_EB[..., None], obs, next_obs)
-                sum_EB = sum_EB + discount_EB * (reward_EB - entropy_EB)
-                discount_EB = discount_EB * self._cfg.discount_factor * ~done_EB
-        target_B = mix_horizons(torch.stack(returns))
-        log_prob = (entropies[0].mean(0) / self._alpha().detach()).detach()
-        obs, action, target, weight = (
-            column.unsqueeze(0) for column in (batch["obs"], batch["action"], target_B, torch.ones_like(target_B))
-        )
-        return Path(obs=obs, action=action, target=target, value=target, weight=weight, log_prob=log_prob)
+    expansion = Expansion(member_shape, steve_path)
 
 
 def mix_horizons(return_JEB: Tensor) -> Tensor:

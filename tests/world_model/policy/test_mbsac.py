@@ -54,7 +54,7 @@ def test_lambda_returns_by_hand() -> None:
     y0 = 1 + GAMMA * ((1 - LAMBDA) * v + LAMBDA * (y1 - entropy))
     real = 5 + GAMMA * ((1 - LAMBDA) * v + LAMBDA * (y0 - entropy))
     real_beyond = 7 + GAMMA * ((1 - LAMBDA) * beyond + LAMBDA * (1 - entropy_beyond))  # the next step is terminal
-    path = policy._path(batch)
+    path = policy.expansion.find_path(policy, batch)
     torch.testing.assert_close(path.target[:, 0], torch.tensor([real, y0, y1]))
     torch.testing.assert_close(path.value[:, 0], torch.tensor([real, y0 - entropy, y1 - entropy]))
     torch.testing.assert_close(path.target[:2, 1], torch.tensor([real_beyond, 1.0]))
@@ -71,7 +71,7 @@ def test_lambda_returns_by_hand() -> None:
 
 def test_it_may_begin_in_states_of_replay() -> None:
     policy, batch = policy_and_batch("policy.learn.sample_state=True")
-    path = policy._path(batch)
+    path = policy.expansion.find_path(policy, batch)
     assert torch.equal(path.obs[0], batch["obs"])
     assert path.target.shape == (2, 2)
     assert path.target[-1, 0].item() == pytest.approx(

@@ -36,7 +36,7 @@ def test_returns_of_each_member_and_horizon_by_hand(monkeypatch: pytest.MonkeyPa
 
     policy, batch = policy_and_batch(kind="stevesac")
     monkeypatch.setattr(stevesac, "mix_horizons", watch)
-    path = policy._path(batch)
+    path = policy.expansion.find_path(policy, batch)
     (v, beyond), (entropy, entropy_beyond) = (part.tolist() for part in state_values(policy, batch["next_obs"]))
     for e, reward in enumerate((1.0, 2.0, 3.0)):
         gain = reward - entropy
@@ -52,7 +52,7 @@ def test_returns_of_each_member_and_horizon_by_hand(monkeypatch: pytest.MonkeyPa
 def test_a_real_terminal_step_has_no_value_after_it() -> None:
     policy, batch = policy_and_batch(kind="stevesac")
     batch["done"] = torch.tensor([True, True])
-    assert policy._path(batch).target[0].tolist() == pytest.approx([5.0, 7.0])
+    assert policy.expansion.find_path(policy, batch).target[0].tolist() == pytest.approx([5.0, 7.0])
 
 
 def test_each_member_draws_actions_of_its_own() -> None:
