@@ -95,6 +95,15 @@ TANH: dict[str, Any] = {
 }
 WIDE = {"model.actor_head_hidden_size": 256, "model.critic_head_hidden_size": 256}
 SEQUENCES = {"other.replay_buffer.replay_buffer_size": 5000, "random_collect_size": 0}
+RECURRENT = {
+    **SEQUENCES,
+    "random_collect_size": 50,
+    "unroll_len": 20,
+    "burnin_step": 10,
+    "learn.batch_size": 32,
+    "learn.learning_rate": 5e-4,
+    "learn.update_per_collect": 8,
+}
 ALGORITHMS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("dqn", "bdq", "qrdqn", "iqn", "sql"), VALUES),
     "c51": {**VALUES, "eval.average": 0.002},
@@ -112,14 +121,22 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
         "learn.target_theta": 0.01,
         "learn.auto_alpha": False,
     },
-    "r2d2": {
-        **SEQUENCES,
-        "random_collect_size": 50,
-        "unroll_len": 20,
-        "burnin_step": 10,
-        "learn.batch_size": 32,
-        "learn.learning_rate": 5e-4,
-        "learn.update_per_collect": 8,
+    **dict.fromkeys(("r2d2", "r2d3", "ngu"), RECURRENT),
+    "dreamer": {
+        "unroll_len": 32,
+        "learn.batch_size": 8,
+        "learn.update_per_step": 0.25,
+        "learn.learning_rate_world": 5e-4,
+        "learn.learning_rate_actor": 2e-4,
+        "learn.learning_rate_critic": 2e-4,
+        "other.replay_buffer.replay_buffer_size": 3000,
+        "eval.evaluator.eval_freq": 250,
+        "model.encoder_hidden_size_list": [128],
+        "model.dyn_deter": 128,
+        "model.dyn_hidden": 128,
+        "model.dyn_stoch": 8,
+        "model.dyn_discrete": 8,
+        "model.units": 128,
     },
     "acer": {
         **SEQUENCES,
@@ -159,6 +176,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
 CONTINUOUS = {"discount_factor": 0.99, "collect.gae_lambda": 0.95}  # for on-policy algorithms, instead of theirs
 DISCRETE_ONLY = ("pg", "impala")  # did not learn continuous actions of Pendulum-v1 with any values that were tried
 RANDOM_STEPS = 2000  # played to find the range of returns
+DATA_BUFFERS = {"bco": "observations", "r2d3": "demonstration_sequences"}  # instead of `demonstrations`
 BUFFER_PATH = "other.replay_buffer"
 TEMPLATE = '''"""{algorithm} on {env_id}. docs/config.md lists all keys.
 
@@ -318,7 +336,7 @@ def _data_buffer(algorithm: str) -> list[str]:
     """Return the replay buffer that reads a data set, for a policy of the room `offline` that plays, too."""
     policy_cls = POLICY_REGISTRY.find(algorithm)
     begins = policy_cls.learns_from == "replay" and policy_cls.__module__.startswith("ding_lite.offline.")
-    return ["demonstrations"] if begins else []
+    return [DATA_BUFFERS.get(algorithm, "demonstrations")] if begins else []
 
 
 def _add_part(main: dict[str, Any], create: dict[str, Any], name: str) -> None:

@@ -116,7 +116,10 @@ def test_a_starter_config_may_have_a_replay_buffer(capsys: pytest.CaptureFixture
     main(["new", "CartPole-v1", "dqn", "--with", "demonstrations", "-o", "mine.py"])
     assert compile_config("mine.py").policy.other.replay_buffer.type == "demonstrations"
     assert 'data_path="",  # the data set' in Path("mine.py").read_text()
-    assert 'data_path="",  # the data set' in write_starter("MountainCar-v0", "dqfd").read_text()
+    for name, buffer in (("dqfd", "demonstrations"), ("r2d3", "demonstration_sequences"), ("bco", "observations")):
+        path = write_starter("MountainCar-v0", name)
+        assert compile_config(path).policy.other.replay_buffer.type == buffer
+        assert 'data_path="",  # the data set' in path.read_text()
     for words, message in (("ppo --with her", "has no replay buffer"), ("dqn --with gial", "Did you mean 'gail'?")):
         with pytest.raises(SystemExit):
             main(["new", "CartPole-v1", *words.split(), "-o", "other.py"])
