@@ -42,7 +42,7 @@ NAMES = {
     """,
     "ding_lite.policy": "Policy create_policy",
     "ding_lite.reward_model": "IcmRewardModel NguRewardModel RewardModel RndRewardModel next_obs",
-    "ding_lite.world_model": "DDPPOWorldModel MBPOWorldModel MBSACPolicy STEVESACPolicy WorldModel",
+    "ding_lite.world_model": "DDPPOWorldModel MBPOWorldModel WorldModel",
     "ding_lite.rl_utils": """
         ArgmaxSampler HybridDeterminsticSampler HybridStochasticSampler MuSampler MultinomialSampler
         ReparameterizationSampler a2c_data a2c_error a2c_error_continuous a2c_loss acer_policy_error

@@ -8,7 +8,5 @@ if TYPE_CHECKING:
     from ding_lite.world_model.base import WorldModel as WorldModel
     from ding_lite.world_model.ddppo import DDPPOWorldModel as DDPPOWorldModel
     from ding_lite.world_model.mbpo import MBPOWorldModel as MBPOWorldModel
-    from ding_lite.world_model.policy.mbsac import MBSACPolicy as MBSACPolicy
-    from ding_lite.world_model.policy.stevesac import STEVESACPolicy as STEVESACPolicy
 else:
     __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)
