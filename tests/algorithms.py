@@ -149,7 +149,13 @@ ALGORITHMS = {
         ),
         masked=True,
     ),
-    "ngu": Algorithm(short=SEQUENCES + " num_policies=2", cases=("", "num_policies=1"), masked=True, comparable=None),
+    "ngu": Algorithm(
+        short=SEQUENCES + " num_policies=2",
+        cases=("", "num_policies=1"),
+        masked=True,
+        comparable=None,
+        variant_of="r2d2",
+    ),
     "acer": Algorithm(
         short="unroll_len=4",
         cases=("learn.c_clip_ratio=0.9 learn.trust_region_value=0.1", "learn.trust_region=False"),
@@ -412,9 +418,9 @@ ALGORITHMS = {
         toy=f"learn.tau=0.9 learn.beta=30.0 learn.target_theta=0.05 learn.learning_rate_value=3e-3 {RATES}",
         within="",
     ),
-    "bco": Algorithm(comparable=None),
+    "bco": Algorithm(comparable=None, variant_of="bc"),
     "dqfd": Algorithm(cases=(f"nstep=3 {PRIORITY}", "noisy_net=True")),
-    "r2d3": Algorithm(short=SEQUENCES, cases=("learn.lambda2=1.0 learn.lambda_one_step_td=1.0",)),
+    "r2d3": Algorithm(short=SEQUENCES, variant_of="r2d2", cases=("learn.lambda2=1.0 learn.lambda_one_step_td=1.0",)),
     "awac": Algorithm(cases=("", PRIORITY), small=""),
     "dreamer": Algorithm(
         short="unroll_len=4 imag_horizon=3 model.dyn_deter=16 model.dyn_hidden=16 model.dyn_stoch=4 "
