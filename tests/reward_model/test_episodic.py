@@ -197,7 +197,7 @@ class Look(Callback):
     """Keeps what the reward model and the policy remember when the run begins."""
 
     def on_start(self, run: Any) -> None:
-        self.memory = run._reward_model._memory.state_dict()
+        self.memory = run.learning_parts["reward_model"]._memory.state_dict()
         self.last = run.policy.local_state_dict()["last"]
 
 
