@@ -63,7 +63,9 @@ def horizon_shape(policy: MBSACPolicy) -> tuple[int, ...]:
 def lambda_path(policy: MBSACPolicy, batch: Batch) -> Path:
     """Return the steps of the module's equations; the actor's gradient flows through `value`."""
     noise, cfg, gamma = batch["noise"], policy._cfg.learn, policy._cfg.discount_factor
-    obs, states, steps = batch["obs"] if cfg.sample_state else batch["next_obs"], list[Any](), list[Any]()
+    obs = batch["obs"] if cfg.sample_state else batch["next_obs"]
+    states: list[Any] = []
+    steps: list[Any] = []
     for noise_BD, member_B in zip(noise["actor"].unbind(1), noise["member"].unbind(1), strict=True):
         states.append((obs, *policy._value(obs, noise_BD)))
         if len(states) < noise["actor"].shape[1]:
@@ -71,7 +73,7 @@ def lambda_path(policy: MBSACPolicy, batch: Batch) -> Path:
             steps.append((reward_B, done_B))
             obs = torch.where(done_B[:, None], obs, next_obs)  # what goes on after an end may be any number
     value_B = return_B = states[-1][3]
-    found = list[Any]()
+    found: list[Any] = []
     for (state, action, entropy_B, own_B), (reward_B, done_B) in zip(states[-2::-1], steps[::-1], strict=True):
         mixed_B = (1 - cfg.lambda_) * value_B + cfg.lambda_ * return_B
         target_B = reward_B + gamma * mixed_B.masked_fill(done_B, 0.0)

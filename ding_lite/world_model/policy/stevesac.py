@@ -33,7 +33,9 @@ def steve_path(policy: MBSACPolicy, batch: Batch) -> Path:
     noise_JEBD = noise_BJED.permute(1, 2, 0, 3)
     obs = batch["next_obs"].expand(noise_BJED.shape[2], *batch["next_obs"].shape)
     discount_EB = (batch["value_gamma"] * ~batch["done"]).expand(obs.shape[:-1])
-    sum_EB, returns, entropies = batch["reward"].expand(obs.shape[:-1]), list[Tensor](), list[Tensor]()
+    sum_EB = batch["reward"].expand(obs.shape[:-1])
+    returns: list[Tensor] = []
+    entropies: list[Tensor] = []
     for j, noise_EBD in enumerate(noise_JEBD):
         action, entropy_EB, value_EB = policy._value(obs, noise_EBD)
         returns.append(sum_EB + discount_EB * value_EB)
