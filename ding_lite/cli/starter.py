@@ -413,10 +413,8 @@ def _find_algorithm(env_id: str, batched: bool) -> str:
 
 def _check(main: dict[str, Any], create: dict[str, Any]) -> RunSetup:
     """Check a pair as a run would be checked; return the run, with the pipeline that trains it."""
-    pair, trains = (
-        (default_values(main), create),
-        PIPELINE_OF[POLICY_REGISTRY.find(create["policy"]["type"]).learns_from],
-    )
+    pair = default_values(main), create
+    trains = PIPELINE_OF[POLICY_REGISTRY.find(create["policy"]["type"]).learns_from]
     return prepare_run(pair, pipeline=pipeline_for(pair).__name__, trains=trains, all_ranks=False)
 
 
