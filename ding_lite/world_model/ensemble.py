@@ -14,7 +14,7 @@ from torch.nn import functional as F  # noqa: N812 (its usual name)
 
 from ding_lite.torch_utils.running_stat import RunningMeanStd
 
-LOGVAR_BOUNDS = (-10.0, 0.5)  # of the log-variance, which softplus bounds smoothly
+LOGVAR_BOUNDS = (-10.0, 0.5)  # softplus keeps log-variances smoothly between these
 CONSTANT = 1e-12  # variance of a number below which it is not divided by its deviation
 
 

@@ -214,7 +214,7 @@ class MBPOWorldModel(WorldModel):
             for batch in self._epoch(optimizer, data, sizes):
                 output = optimizer.step(loss, batch)
             error_E = self._holdout_error(network, holdout)
-            better_E = error_E < (1 - IMPROVEMENT) * best_E  # the same on all ranks
+            better_E = error_E < (1 - IMPROVEMENT) * best_E  # errors cover all ranks, so they agree
             best_E = torch.where(better_E, error_E, best_E)
             for kept, parameter in zip(best, network.parameters(), strict=True):
                 kept[better_E] = parameter.detach()[better_E]

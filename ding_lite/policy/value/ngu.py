@@ -59,7 +59,7 @@ class NGUPolicy(RecurrentPolicy, DQNPolicy):
     stored_outputs = (*RecurrentPolicy.stored_outputs, "member", "discount", "last")
 
     def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
-        return R2D2Policy._loss(self, batch)  # type: ignore[arg-type]  # which needs `_unroll` and `_priority` alone
+        return R2D2Policy._loss(self, batch)  # type: ignore[arg-type]  # it uses RecurrentPolicy's methods
 
     def _create_model(self) -> nn.Module:
         model = {key: value for key, value in self._cfg.model.items() if key != "type"}

@@ -43,7 +43,7 @@ class Path(NamedTuple):
     target: Tensor
     value: Tensor
     weight: Tensor  # `[T, B]`, 0 after a terminal step
-    log_prob: Tensor  # of the first imagined action
+    log_prob: Tensor  # `[B]`, log pi of the first imagined action
 
 
 class Expansion(NamedTuple):
